@@ -134,8 +134,8 @@ class AskingValues:
             if self._right.is_unread(key):
                 continue
             by_unit[key[:2]] = value
-            if self.by_reader and key in self._right.right:
-                by_unit[key[:2]] = float(self._right.right[key])
+            if self.by_reader and key in self._right.correctness:
+                by_unit[key[:2]] = float(self._right.correctness[key])
         return by_unit
 
     def unread_in(self, names: Sequence[str]) -> int:

@@ -194,7 +194,7 @@ class Askings(Part):
         self.main_name, _ = chosen_main_metric(draft.plan.evaluation.task.helm, labels)
         keys: list[InstanceKey] = [(*unit, None) for unit in self.units]
         read_by_rule = len(self.right.stated.keys() & keys)
-        read_by_asking = len(self.right.replied.keys() & keys)
+        read_by_asking = len(self.right.correctness_of_reply.keys() & keys)
         self.reading = {
             "read_by_rule": read_by_rule,
             "read_by_asking": read_by_asking,

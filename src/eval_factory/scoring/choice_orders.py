@@ -234,7 +234,7 @@ class ChoiceOrderCheck(Part):
         for key, value in values.items():
             if not self.right.is_unread(key):
                 # A failed request has the metric's value, because `right` has no entry for it.
-                by_reader[key] = float(self.right.right.get(key, value))
+                by_reader[key] = float(self.right.correctness.get(key, value))
         return by_reader
 
     def _unread_in_some_order(self, units: Sequence[Unit]) -> set[Unit]:

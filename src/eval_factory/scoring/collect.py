@@ -36,7 +36,7 @@ from eval_factory.scoring.reasoned_answers import (
     ReasonedValues,
     is_reasoned,
     reasoned_form,
-    with_reasoned,
+    with_reasoned_metrics,
 )
 from eval_factory.scoring.reportable import reasons_against
 from eval_factory.scoring.request_states import key_of
@@ -89,7 +89,7 @@ def collect(
         _show(state, ordered_parts)
     go_through_phases(ordered_parts, draft)
     scenario = run.scenario_name or plan.evaluation.task.helm.scenario
-    prompts = parts.tally.prompts.hexdigest()
+    prompts = parts.tally.prompts_hash.hexdigest()
     provenance = provenance_of(plan, scenario, prompts, git_hash, data_bundle, draft.asked, run_id)
     if remembered is not None:
         provenance = remembered.completed(plan, provenance)
@@ -151,7 +151,7 @@ class RunParts:
         """
         entry = plan.evaluation.task.helm
         split = run.main_split(entry.main_split)
-        every_metric = with_reasoned(plan, metric_values_of(run, split))
+        every_metric = with_reasoned_metrics(plan, metric_values_of(run, split))
         choice_orders, metrics = ChoiceOrderCheck.of(plan, run, every_metric)
         asked_once = [metric for metric in metrics if not is_asked_again(metric.perturbation)]
         sources: Mapping[str, str] = {}

@@ -23,7 +23,12 @@ from eval_factory.reading import stated_value
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
-from eval_factory.scoring.request_states import RepeatedRows, gold_and_choices, has_failed, text_of
+from eval_factory.scoring.request_states import (
+    RepeatedInstances,
+    gold_and_choices,
+    has_failed,
+    text_of,
+)
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.concordance import EXPERT_COUNTS, credit
 from eval_factory.tasks.errata import Erratum, load_errata
@@ -380,10 +385,10 @@ def first_of_repeated() -> Rule:
     The rule returns HELM's value for the first instance and None for the others. The rule remembers
     the instances that it has seen.
     """
-    rows = RepeatedRows()
+    repeated = RepeatedInstances()
 
     def value_of_first(case: Case) -> float | None:
-        is_repeated = rows.add(case.instance, case.prompt, case.gold, case.choices)
+        is_repeated = repeated.add(case.instance, case.prompt, case.gold, case.choices)
         if is_repeated:
             return None
         return case.helm

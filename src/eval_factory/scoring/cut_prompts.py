@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import StatisticsError, linear_regression, median
 
 from eval_factory.core import formats
-from eval_factory.scoring.reportable import WINDOW
+from eval_factory.scoring.reportable import WINDOW_ADVICE
 from eval_factory.scoring.scores import InstanceKey
 
 MAX_CHARACTERS = 7.0
@@ -211,7 +211,7 @@ class CutPromptsFound:
             f"the server cut {len(self.keys)} of {requested} prompts: it counted at most "
             f"{formats.count(self.tokens)} tokens for prompts of up to "
             f"{formats.count(self.characters)} characters. The model saw only a part of these "
-            f"prompts; {WINDOW}"
+            f"prompts; {WINDOW_ADVICE}"
         )
 
 

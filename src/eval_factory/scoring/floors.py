@@ -90,7 +90,7 @@ class _Strategy:
                     values[instance, trial, None] = float(value)
             if values:
                 yield replace(
-                    metric, helm_mean=None, values=values, counts={}, parts={}, clusters=None
+                    metric, helm_mean=None, values=values, counts={}, forms={}, clusters=None
                 )
 
     def add(self, number: int, key: InstanceKey, state: output.RequestState) -> None:

@@ -198,8 +198,8 @@ def missing_instances(
     without_score = tally.unjudged if judged else tally.undecided
     missing = tally.failed | without_score
     missing_worst_cases = set()
-    for key, instances in metric.parts.items():
-        if not missing.isdisjoint(instances):
+    for key, forms in metric.forms.items():
+        if not missing.isdisjoint(forms):
             missing_worst_cases.add(key)
     return missing | missing_worst_cases, failed_as_zero and not judged
 

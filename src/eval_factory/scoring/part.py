@@ -1,7 +1,7 @@
 """Defines the base class of a result's parts, and the order in which the hooks are called.
 
-A part computes some fields of a result, such as the floors. The parts share the draft of a result
-(scoring/draft.py).
+A part computes some fields of a result, such as the scores by group. The parts share the draft of
+a result (scoring/draft.py).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ PHASES = (
     "note_groups",
     "conclude",
 )
-"""The names of the hooks that are called after all requests were seen, in this order."""
+"""The hooks that are called after all requests were seen, in the order of the calls."""
 
 
 class Part:
-    """A part of a result, such as its floors or its jury.
+    """A part of a result, such as its scores by group.
 
     All hooks of this class do nothing; a subclass overrides the hooks that it needs. First, every
     part sees each request in turn. Then the phases follow in the order of `PHASES`. In each phase,
@@ -41,7 +41,7 @@ class Part:
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         """Process a request whose answer counts for the plain score, or for a check of the score.
 
-        A check is, for example, the same question in the same words, asked once more.
+        For example, a check asks the same question in the same words once more.
 
         Args:
             key: the instance of the request.
@@ -49,9 +49,9 @@ class Part:
         """
 
     def see_other_form(self, key: InstanceKey, state: output.RequestState) -> None:
-        """Process a question that was asked in another form, such as after a doubt.
+        """Process a request whose answer may have another form than the benchmark wants.
 
-        A doubt is a further turn that asks the model whether it is sure of its answer.
+        An example is a doubt: a further turn that asks the model whether it is sure of its answer.
         """
 
     def count(self, draft: Draft) -> None:
@@ -76,7 +76,7 @@ class Part:
         """Report what answers, judges and models show about the scores."""
 
     def weigh(self, draft: Draft) -> None:
-        """Compare the finished scores with floors, rules and labels."""
+        """Compare the finished scores with floors, stopping rules and the limit of wrong labels."""
 
     def group(self, draft: Draft) -> None:
         """Compute scores by group from the main metric's values."""

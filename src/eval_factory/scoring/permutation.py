@@ -1,6 +1,7 @@
 """Tests by permutation whether a group of instances and the rest have the same mean.
 
-All instances of a source are permuted together, except for a source in both the group and the rest.
+All instances of a source, such as a patient's note, are permuted together. The exception is a
+source with instances in both the group and the rest.
 The test is exact if group and rest are drawn from one population, even if few values differ. With
 few different values, a t test fails: a group of equal values has a standard error of 0, which a t
 test takes for certainty. The functions are pure: they read no files.
@@ -18,15 +19,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEED = 20_261_128  # fixed, so that the same values give the same p value
-# With the observed labels, which count as a permutation, the numbers are 500 and 5,000.
+# The observed grouping counts as one more permutation: with it, the numbers are 500 and 5,000.
 FIRST_PERMUTATIONS = 499
 PERMUTATIONS = 4_999
 CLEARLY_ALIKE = 0.1
 """If the p value of the first permutations is greater than this, no further ones are drawn."""
-CELLS_AT_ONCE = 2_000_000
-"""The greatest size of an array of permutations times units; it limits the memory."""
+CELLS_AT_ONCE = 2_000_000  # the greatest number of elements of an array; it limits the memory
 ROUNDING = 1e-9
 """The relative tolerance for rounding errors."""
+ROUNDING_OF_SQUARES = ROUNDING**1.5
+"""The relative tolerance for differences of squares: 3e-14, 140 times a float's precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,7 @@ class _Units:
 
     @cached_property
     def products(self) -> NDArray[Any]:
-        """The sum^2, sum times count and count^2 of each unit: (units, 3)."""
+        """The sum^2, sum times count and count^2 of each unit; the shape is (units, 3)."""
         import numpy as np
 
         return np.stack([self.sums**2, self.sums * self.counts, self.counts**2], axis=-1)
@@ -68,12 +70,12 @@ def permutation_p(
 ) -> float:
     """Return the p value of the hypothesis that the means are equal: twice the smaller tail.
 
-    The statistic is the difference of the means over its cluster-robust standard error, so that the
-    test is also valid for large groups whose spread differs (A. Janssen, Statistics & Probability
-    Letters 36:9-21, 1997; E. Chung and J. P. Romano, Annals of Statistics 41:484-507, 2013). The
-    observed labels count as one of the permutations (B. Phipson and G. K. Smyth, Statistical
-    Applications in Genetics and Molecular Biology 9:39, 2010). A label states if a unit belongs to
-    the group. The seed is fixed.
+    The statistic is the difference of the means over its cluster-robust standard error. The test is
+    therefore also valid for large groups whose spread differs (A. Janssen, Statistics & Probability
+    Letters 36:9-21, 1997; E. Chung and J. P. Romano, Annals of Statistics 41:484-507, 2013). A
+    label states whether a unit belongs to the group. The observed labels count as one of the
+    permutations (B. Phipson and G. K. Smyth, Statistical Applications in Genetics and Molecular
+    Biology 9:39, 2010).
 
     Args:
         group: the values of the group's instances.
@@ -83,7 +85,7 @@ def permutation_p(
     """
     import numpy as np  # imported here: most results have no groups
 
-    # The smaller side comes first, so that exchanging the two sides gives the same p value.
+    # The smaller of the two comes first, so that exchanging group and rest gives the same p value.
     if (len(rest), sorted(rest)) < (len(group), sorted(group)):
         return permutation_p(rest, group, rest_sources, group_sources)
     units = _units_of(group, rest, group_sources, rest_sources)
@@ -92,16 +94,17 @@ def permutation_p(
     if np.isfinite(observed):
         tolerance = ROUNDING * max(1.0, abs(observed))
     rng = np.random.default_rng(SEED)
-    at_once = max(1, CELLS_AT_ONCE // len(units.sums))
+    max_at_once = max(1, CELLS_AT_ONCE // len(units.sums))
     drawn = 0
-    # Both counts begin with the observed labels.
+    # The numbers of permutations with a statistic of at least, and of at most, the observed one.
+    # Both count the observed labels.
     above = 1
     below = 1
     p_value = 1.0
     for goal in (FIRST_PERMUTATIONS, PERMUTATIONS):
         while drawn < goal:
-            size = min(at_once, goal - drawn)
-            permuted = _statistics(units, _permuted(units, size, rng))
+            size = min(max_at_once, goal - drawn)
+            permuted = _statistics(units, _permuted_labels(units, size, rng))
             above += int((permuted >= observed - tolerance).sum())
             below += int((permuted <= observed + tolerance).sum())
             drawn += size
@@ -123,42 +126,61 @@ def _units_of(
     """
     import numpy as np
 
-    # source -> (the values in the rest, the values in the group)
-    by_source: dict[Hashable, tuple[list[float], list[float]]] = {}
-    for side, (values, sources) in enumerate(((rest, rest_sources), (group, group_sources))):
-        for value, source in zip(values, sources, strict=True):
-            by_source.setdefault(source, ([], []))[side].append(value)
-    for sides in by_source.values():
-        sides[0].sort()
-        sides[1].sort()
-    middle = math.fsum((*group, *rest)) / (len(group) + len(rest))
+    outside_by_source = _sorted_by_source(rest, rest_sources)
+    inside_by_source = _sorted_by_source(group, group_sources)
+    # for each source, its values outside and inside the group
+    values_of_sources = [
+        (outside_by_source.get(source, []), inside_by_source.get(source, []))
+        for source in outside_by_source.keys() | inside_by_source.keys()
+    ]
+    mean = math.fsum((*group, *rest)) / (len(group) + len(rest))
     sums: list[float] = []
     counts: list[float] = []
     in_group: list[float] = []
     strata: list[int] = []
     starts: list[int] = []
-    for number, (outside, inside) in enumerate(sorted(by_source.values()), start=1):
+    for number, (outside, inside) in enumerate(sorted(values_of_sources), start=1):
         starts.append(len(sums))
         if outside and inside:
             for membership, values in ((0.0, outside), (1.0, inside)):
-                sums += [value - middle for value in values]
+                sums += [value - mean for value in values]
                 counts += [1.0] * len(values)
                 in_group += [membership] * len(values)
                 strata += [number] * len(values)
         else:
             values = outside or inside
-            sums.append(math.fsum(value - middle for value in values))
+            sums.append(math.fsum(value - mean for value in values))
             counts.append(float(len(values)))
             in_group.append(1.0 if inside else 0.0)
             strata.append(0)
-    columns = (np.array(column) for column in (sums, counts, in_group, strata, starts))
-    return _Units(*columns)
+    return _Units(
+        sums=np.array(sums),
+        counts=np.array(counts),
+        in_group=np.array(in_group),
+        strata=np.array(strata),
+        source_starts=np.array(starts),
+    )
 
 
-def _permuted(units: _Units, size: int, rng: Any) -> NDArray[Any]:
-    """Return `size` random permutations of the labels within each stratum: (size, units).
+def _sorted_by_source(
+    values: Sequence[float], sources: Sequence[Hashable]
+) -> dict[Hashable, list[float]]:
+    """Return a dict from each source to its values in ascending order.
 
-    A label is 1.0 if the unit is in the group, else 0.0.
+    Args:
+        values: the values of the instances.
+        sources: the source of each instance.
+    """
+    by_source: dict[Hashable, list[float]] = {}
+    for value, source in zip(values, sources, strict=True):
+        by_source.setdefault(source, []).append(value)
+    return {source: sorted(of_source) for source, of_source in by_source.items()}
+
+
+def _permuted_labels(units: _Units, size: int, rng: Any) -> NDArray[Any]:
+    """Return `size` random permutations of the labels within each stratum.
+
+    A label is 1.0 if the unit is in the group, else 0.0. The shape is (size, units).
     """
     import numpy as np
 
@@ -186,12 +208,12 @@ def _statistics(units: _Units, labels: NDArray[Any]) -> NDArray[Any]:
     """
     import numpy as np
 
-    total = units.counts.sum()
+    number_of_values = units.counts.sum()
     largest = np.max(np.abs(units.sums))
     if not largest:  # all values are equal, so all are 0 after the mean was subtracted
         return np.zeros(len(labels))
     count_inside = labels @ units.counts
-    count_outside = total - count_inside
+    count_outside = number_of_values - count_inside
     sum_inside = labels @ units.sums
     mean_inside = sum_inside / count_inside
     mean_outside = (units.sums.sum() - sum_inside) / count_outside
@@ -205,14 +227,15 @@ def _statistics(units: _Units, labels: NDArray[Any]) -> NDArray[Any]:
         by_source = np.add.reduceat(influence, units.source_starts, axis=1)
         variance = (by_source**2).sum(axis=1)
     else:
+        # The same variance, by sums over the units: this saves arrays of the size of `labels`.
         products_inside = labels @ units.products
         products_outside = units.products.sum(axis=0) - products_inside
-        variance = _squares(products_inside, mean_inside) / count_inside**2
-        variance += _squares(products_outside, mean_outside) / count_outside**2
+        variance = _squared_deviations(products_inside, mean_inside) / count_inside**2
+        variance += _squared_deviations(products_outside, mean_outside) / count_outside**2
     difference = mean_inside - mean_outside
-    # Rounding errors count as 0.
-    difference[np.abs(difference) < ROUNDING * largest / total] = 0.0
-    variance[variance < (ROUNDING * largest / total) ** 2] = 0.0
+    tolerance = ROUNDING * largest / number_of_values  # a smaller difference is a rounding error
+    difference[np.abs(difference) < tolerance] = 0.0
+    variance[variance < tolerance**2] = 0.0
     statistic = np.zeros(len(difference))
     differs = difference != 0
     with np.errstate(divide="ignore"):  # with a standard error of 0, the statistic is infinite
@@ -220,17 +243,17 @@ def _statistics(units: _Units, labels: NDArray[Any]) -> NDArray[Any]:
     return statistic
 
 
-def _squares(products: NDArray[Any], mean: NDArray[Any]) -> NDArray[Any]:
+def _squared_deviations(products: NDArray[Any], mean: NDArray[Any]) -> NDArray[Any]:
     """Return for each row the sum over its units of (sum - count times mean)^2.
 
     A result that is small enough to be a rounding error is replaced by 0.
 
     Args:
-        products: the sums over the units of sum^2, sum times count and count^2: (rows, 3).
+        products: for each row, the sums over its units of sum^2, sum times count and count^2.
         mean: the mean of each row.
     """
     import numpy as np
 
     squares, mixed, counts = np.moveaxis(products, -1, 0)
     differences = squares - 2 * mean * mixed + mean**2 * counts
-    return np.where(differences < ROUNDING**1.5 * squares, 0.0, differences)
+    return np.where(differences < ROUNDING_OF_SQUARES * squares, 0.0, differences)

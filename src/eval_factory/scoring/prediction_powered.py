@@ -4,29 +4,30 @@ The method is prediction-powered inference: A. N. Angelopoulos, J. C. Duchi, T. 
 Efficient Prediction-Powered Inference (2023, arXiv 2311.01453), with the weights of a stratified
 sample (W. G. Cochran, Sampling Techniques, 3rd edition, 1977, chapters 5 and 7). Let f be the
 judge's score and Y the people's score of an answer. Stratum h has N_h answers, of which n_h were
-rated; N is the number of all answers, and W_h = N_h / N. Means, variances s^2 and covariances with
-the index h are over the rated answers of a stratum:
+rated. N is the number of all answers, n the number of all rated answers, and W_h = N_h / N. Means,
+variances s^2 and covariances with the index h are over the rated answers of a stratum:
 
     corrected = lambda mean(f of all) + sum of W_h (mean_h(Y) - lambda mean_h(f))
-    v_h       = W_h^2 (1 - n_h / N_h) s_h^2(Y - lambda f) / n_h    for the answers without a rating
+    v_h       = W_h^2 (1 - n_h / N_h) s_h^2(Y - lambda f) / n_h
     variance  = deff s^2(Y) / N  +  sum of v_h
     lambda    = sum of a_h cov_h(Y, f) / sum of a_h s_h^2(f),   a_h = W_h^2 (1 - n_h / N_h) / n_h
 
-The first part of the variance is the uncertainty of the answers themselves: the model would have
-answered other questions of the same kind better or worse. deff is the design effect of clustered
-answers. lambda is the paper's "power tuning". Without strata, this is the estimate of the paper:
-its unlabelled answers are the answers without a rating, and its lambda is this lambda times
-(N - n) / N. If the estimate lies outside the scale of the score, the people's own weighted mean
-(lambda = 0) replaces it.
+The first term of the variance is the uncertainty of the answers themselves: the model would have
+answered other questions of the same kind better or worse. The second term, the sum of v_h, is the
+uncertainty from the answers without a rating. deff is the design effect of clustered answers.
+lambda is the paper's "power tuning". Without strata, `corrected` is the estimate of the paper: the
+paper's unlabelled answers are the answers without a rating, and the paper's lambda is our lambda
+times (N - n) / N. If the estimate lies outside the scale of the score, the people's weighted mean
+(lambda = 0) replaces the estimate.
 
-The interval: if nearly all answers are right, a sample may contain no wrong answer; its variance V
-is then too small. As in `intervals.student_t`, w pseudo-answers are therefore added at each end of
-the scale (lo, hi), after A. Agresti and B. Caffo, The American Statistician 54:280-288, 2000. With
-T the estimate and n rated answers of N:
+The interval: if nearly all answers are right, a sample may contain no wrong answer. The variance V
+by the formula above is then too small. As in `intervals.student_t`, w pseudo-answers are therefore
+added at each end of the scale (lo, hi), after A. Agresti and B. Caffo, The American Statistician
+54:280-288, 2000. T is the estimate:
 
     c  = (n T + w (lo + hi)) / (n + 2 w)
     V* = (n^2 V + n (T - c)^2 + w^2 ((lo - c)^2 + (hi - c)^2)) / (n + 2 w)^2
-    n* = (c - lo) (hi - c) / V*, limited to n .. N      the number of plain answers that T is worth
+    n* = (c - lo) (hi - c) / V*, limited to n .. N      the number of ratings that T is worth
     interval = (n* T + w (lo + hi)) / (n* + 2 w)  -+  t sqrt(V*),  cut at lo and hi
 
 t is the 0.975 quantile of Student's t with n - 1 degrees of freedom (for clustered answers: the
@@ -43,6 +44,7 @@ from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 
 from eval_factory.scoring.intervals import (
     MIN_CLUSTERS,
@@ -142,7 +144,7 @@ def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
     needed = max(min(MIN_RATED, answers), MIN_RATED_OF_STRATUM)
     if rated < needed:
         raise TooFewRatedError(rated, needed)
-    effect, rated_effect, sources = _clustering(strata, scale)
+    clustering = _clustering(strata, scale)
     merged = merge_small(strata)
     shares = [len(stratum.judged) / answers for stratum in merged]
     low, high = scale
@@ -150,15 +152,32 @@ def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
     judge_mean = statistics.fmean(_judged(merged))
     value = _estimate(merged, shares, power, judge_mean)
     if not low <= value <= high:
-        # The people's own weighted mean; it is clipped because it may miss an end by rounding.
+        # The people's weighted mean is clipped: rounding may move it beyond an end of the scale.
         power = 0.0
         value = min(high, max(low, _estimate(merged, shares, power, judge_mean)))
-    variance = effect * _variance_by_people(merged, shares) / answers
+    variance = clustering.effect * _variance_by_people(merged, shares) / answers
     for stratum, share in zip(merged, shares, strict=True):
         residuals = stratum.residuals(power)
         variance += share**2 * stratum.unrated_share * variance_of(residuals) / len(residuals)
-    interval = _interval(value, variance, rated, answers, rated_effect, sources, scale)
-    return Corrected(value, *interval, math.sqrt(variance), power, rated, answers, judge_mean)
+    ci_low, ci_high = _interval(
+        value,
+        variance,
+        rated=rated,
+        answers=answers,
+        rated_effect=clustering.rated_effect,
+        rated_sources=clustering.rated_sources,
+        scale=scale,
+    )
+    return Corrected(
+        value,
+        low=ci_low,
+        high=ci_high,
+        stderr=math.sqrt(variance),
+        power=power,
+        rated=rated,
+        answers=answers,
+        judge_mean=judge_mean,
+    )
 
 
 def _judged(strata: Sequence[Stratum]) -> list[float]:
@@ -194,7 +213,7 @@ def _variance_by_people(strata: Sequence[Stratum], shares: Sequence[float]) -> f
 def bias_of_judge(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
     """Return the judge's bias with its 95 % interval: the mean of judge's minus people's score.
 
-    The lowest possible bias is the judge's lowest score minus the highest score of the scale; the
+    The lowest possible bias is the judge's lowest score minus the highest score of the scale. The
     highest possible bias is the judge's highest score minus the lowest score of the scale.
 
     Args:
@@ -210,21 +229,24 @@ def bias_of_judge(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
     rated = _number_rated(strata)
     if rated < MIN_RATED:
         raise TooFewRatedError(rated, MIN_RATED)
-    # The bias of an answer takes the place of the people's score, and 0 that of the judge's score.
-    biases = []
+    # The bias of an answer replaces the people's score, and 0 replaces the judge's score.
+    strata_of_biases = []
     for stratum in strata:
-        above_people = [(judge - people, 0.0) for people, judge in stratum.rated]
-        biases.append(replace(stratum, judged=[0.0] * len(stratum.judged), rated=above_people))
-    return corrected_mean(biases, (min(judged) - high, max(judged) - low))
+        biases = [(judge - people, 0.0) for people, judge in stratum.rated]
+        zeros = [0.0] * len(stratum.judged)
+        strata_of_biases.append(replace(stratum, judged=zeros, rated=biases))
+    scale_of_bias = (min(judged) - high, max(judged) - low)
+    return corrected_mean(strata_of_biases, scale_of_bias)
 
 
 def _interval(
     value: float,
     variance: float,
+    *,
     rated: int,
     answers: int,
     rated_effect: float,
-    sources: float,
+    rated_sources: float,
     scale: Bounds,
 ) -> Bounds:
     """Return the interval by the formula in the docstring of this module.
@@ -235,7 +257,7 @@ def _interval(
         rated: the number of rated answers.
         answers: the number of all answers.
         rated_effect: the design effect of the rated answers.
-        sources: the effective number of sources of the rated answers.
+        rated_sources: the effective number of sources of the rated answers.
         scale: the lowest and the highest possible score.
     """
     low, high = scale
@@ -246,17 +268,22 @@ def _interval(
     spread = (rated**2 * variance + rated * (value - center) ** 2 + pseudo_part) / total**2
     worth = min(answers, max(rated, (center - low) * (high - center) / spread))
     middle = (worth * value + weight * (low + high)) / (worth + 2 * weight)
-    half = t_quantile(sources - 1) * math.sqrt(spread)
+    half = t_quantile(rated_sources - 1) * math.sqrt(spread)
     return max(low, middle - half), min(high, middle + half)
 
 
-def _clustering(strata: Sequence[Stratum], scale: Bounds) -> tuple[float, float, float]:
-    """Return (design effect of all answers, that of the rated answers, effective sources).
+class _Clustering(NamedTuple):
+    """The effect of answers that share a source."""
 
-    The first is the design effect that the people's scores of all answers would have. The last is
-    the effective number of sources of the rated answers. If no answers share a source, both design
-    effects are 1, and the number of sources is that of the rated answers. The
-    design effects are computed from the people's scores, because a judge that always gives the same
+    effect: float  # the design effect that the people's scores of all answers would have
+    rated_effect: float  # the design effect of the people's scores of the rated answers
+    rated_sources: float  # the effective number of sources of the rated answers
+
+
+def _clustering(strata: Sequence[Stratum], scale: Bounds) -> _Clustering:
+    """Return the effect of answers that share a source.
+
+    The design effects are computed from the people's scores: a judge that always gives the same
     score would hide that answers of a source are similar. The answers without a rating are assumed
     to be as similar as the rated answers, so the design effect grows with their number.
 
@@ -270,19 +297,18 @@ def _clustering(strata: Sequence[Stratum], scale: Bounds) -> tuple[float, float,
         sources += stratum.sources
         rated += stratum.rated_sources
         scores += stratum.by_people()
-    if not sources:
-        return 1.0, 1.0, _number_rated(strata)
+    if not sources:  # no answers share a source
+        return _Clustering(effect=1.0, rated_effect=1.0, rated_sources=_number_rated(strata))
     effective = effective_clusters(rated)
     if effective < MIN_CLUSTERS:
         raise TooFewSourcesError(effective, MIN_CLUSTERS)
     rated_effect = design_effect(scores, scale, rated)
-    sharing = len(sources) / effective_clusters(sources)
-    rated_sharing = len(rated) / effective
-    # The mean number of rated answers per source is taken to be at least 1.25; otherwise the
-    # extrapolation to all answers would divide by a number near 0.
-    full_effect = 1 + (rated_effect - 1) * (sharing - 1) / (max(1.25, rated_sharing) - 1)
-    # If all answers of each source were equal, the design effect would be `sharing`, the maximum.
-    return min(sharing, full_effect), rated_effect, effective
+    per_source = len(sources) / effective_clusters(sources)  # answers per effective source
+    # A minimum of 1.25, because the extrapolation to all answers would divide by a number near 0.
+    rated_per_source = max(1.25, len(rated) / effective)
+    full_effect = 1 + (rated_effect - 1) * (per_source - 1) / (rated_per_source - 1)
+    # The design effect has its maximum, `per_source`, if all answers of each source are equal.
+    return _Clustering(min(per_source, full_effect), rated_effect, rated_sources=effective)
 
 
 def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
@@ -292,7 +318,7 @@ def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
 
     Args:
         strata: the strata, each with two rated answers or more.
-        shares: the share of all answers that each stratum has.
+        shares: each stratum's share of all answers.
     """
     numerator = denominator = 0.0
     for stratum, share in zip(strata, shares, strict=True):
@@ -316,7 +342,7 @@ def merge_small(strata: Sequence[Stratum]) -> list[Stratum]:
             continue
         if merged and (_is_small(stratum) or _is_small(merged[-1])):
             previous = merged.pop()
-            # Merged strata need no sources: `_clustering` has counted these over all strata.
+            # Merged strata need no sources: `_clustering` counts the sources before the merge.
             judged = [*previous.judged, *stratum.judged]
             merged.append(Stratum(judged, [*previous.rated, *stratum.rated]))
         else:
@@ -331,14 +357,14 @@ def _is_small(stratum: Stratum) -> bool:
 
 @dataclass(frozen=True)
 class Expected:
-    """The figures of all answers that are assumed in order to plan a number of ratings."""
+    """Assumed figures of all answers, from which the number of ratings is planned."""
 
-    answers: int  # the number of answers
+    answers: int  # the number of all answers
     mean: float  # the mean of the people's scores
     stddev: float  # the standard deviation of the people's scores
     scale: Bounds
     design_effect: float = 1.0  # the design effect if all answers were rated
-    sharing: float = 1.0  # the number of answers for each effective source
+    sharing: float = 1.0  # the number of answers per effective source
 
 
 def needed_for(half_width: float, expected: Expected, correlation: float) -> int | None:
@@ -346,7 +372,7 @@ def needed_for(half_width: float, expected: Expected, correlation: float) -> int
 
     Args:
         half_width: half the width of the interval, in the score's unit.
-        expected: the figures that the plan expects for all answers.
+        expected: the assumed figures of all answers.
         correlation: the correlation of the judge's scores with the people's; 0 if unknown.
 
     Returns:
@@ -368,16 +394,21 @@ def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
     Return infinity if the rated answers come from fewer than two effective sources. The arguments
     `expected` and `correlation` are those of `needed_for`.
     """
-    # Two rated answers share a source with the same probability as any two answers.
-    part = (rated - 1) / (expected.answers - 1)
-    effective = rated / (1 + (expected.sharing - 1) * part)
+    # Two rated answers share a source with the same probability as any two answers. A rated answer
+    # therefore shares its source with `fraction` times as many answers.
+    fraction = (rated - 1) / (expected.answers - 1)
+    effective = rated / (1 + (expected.sharing - 1) * fraction)
     if effective < MIN_CLUSTERS:
         return math.inf
-    rated_effect = 1 + (expected.design_effect - 1) * part
     residual = (1 - correlation**2) * (1 / rated - 1 / expected.answers)
-    variance = expected.stddev**2 * (expected.design_effect / expected.answers + residual)
     low, high = _interval(
-        expected.mean, variance, rated, expected.answers, rated_effect, effective, expected.scale
+        expected.mean,
+        variance=expected.stddev**2 * (expected.design_effect / expected.answers + residual),
+        rated=rated,
+        answers=expected.answers,
+        rated_effect=1 + (expected.design_effect - 1) * fraction,
+        rated_sources=effective,
+        scale=expected.scale,
     )
     return (high - low) / 2
 
@@ -389,7 +420,7 @@ def _estimate(
 
     Args:
         strata: the strata.
-        shares: the share of all answers that each stratum has.
+        shares: each stratum's share of all answers.
         power: lambda.
         judge_mean: the mean of the judge's scores over all answers.
     """

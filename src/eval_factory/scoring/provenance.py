@@ -64,10 +64,9 @@ def platform_of_this() -> dict[str, str]:
     try:
         distribution = platform.freedesktop_os_release().get("PRETTY_NAME", "")
     except OSError:
-        # Outside Linux, the release identifies the system. On Linux, it is that of the kernel.
-        distribution = platform.release()
-        if platform.system() == "Linux":
-            distribution = ""
+        distribution = ""
+        if platform.system() != "Linux":  # on Linux, the release is that of the kernel alone
+            distribution = platform.release()
     facts = {
         "system": platform.system(),
         "distribution": distribution,
@@ -78,7 +77,7 @@ def platform_of_this() -> dict[str, str]:
     return {name: value for name, value in facts.items() if value}
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # one entry for each upstream
 def installed_packages(environment: Environment) -> str:
     """Return the installed distributions as sorted lines of the form `name==version`.
 
@@ -139,7 +138,7 @@ HELM_RUN_FILES = (
 
 
 def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
-    """Return path -> SHA-256 of each existing file that the result was computed from.
+    """Return a dict from path to SHA-256 of the existing files that the result was computed from.
 
     Args:
         rundir: the output folder; the returned paths are relative to this folder.
@@ -199,10 +198,10 @@ def _picture_changes(plan: Plan, pillow: str | None) -> str | None:
         pillow: the version of Pillow, which resizes pictures.
     """
     changes = []
-    side = plan.model.max_image_side
-    if side is not None:
+    max_side = plan.model.max_image_side
+    if max_side is not None:
         changes.append(
-            f"longer side of {side} pixels at most, resampled by {media.RESAMPLING} of "
+            f"longer side of {max_side} pixels at most, resampled by {media.RESAMPLING} of "
             f"Pillow {pillow}"
         )
     if may_send_files(plan.evaluation) and not plan.model.keeps_metadata:
@@ -230,7 +229,7 @@ def provenance_of(
         endpoints: role -> the requests to this endpoint, and the models that answered.
         run_id: the id of the run in the file of events.
     """
-    data = dataset_files(plan, scenario)
+    data_hashes = dataset_files(plan, scenario)
     endpoint = plan.evaluation.endpoint
     published, answers_public = _publication_of(plan)
     record = output.read_run_record(plan.rundir.helm)
@@ -243,7 +242,7 @@ def provenance_of(
         upstream=upstream.name,
         python=platform.python_version(),
         packages=_versions_of_packages(plan, environment),
-        dataset_files=data,
+        dataset_files=data_hashes,
         prompts_sha256=prompts_sha256,
         run_identity=plan.identity,
         errata_version=load_errata().version,
@@ -255,7 +254,7 @@ def provenance_of(
         code_execution=_code_execution(record),
         patches=_tuple_of(record.patches),
         endpoints=endpoints or {},
-        dataset_revisions=revisions_of(plan, data),
+        dataset_revisions=revisions_of(plan, data_hashes),
         platform=platform_of_this(),
         framework_sha256=sha256_of(framework_path()),
         lock_sha256=lock_sha256(environment),
@@ -283,7 +282,7 @@ def _publication_of(plan: Plan) -> tuple[str | None, bool | None]:
 
 
 def _versions_of_packages(plan: Plan, environment: Environment) -> dict[str, str]:
-    """Return package -> version, for the recorded packages and the task's plug-in."""
+    """Return a dict from package to version, for the recorded packages and the task's plug-in."""
     names_of_packages = list(RECORDED_PACKAGES)
     if plan.evaluation.task.plug_in is not None:
         names_of_packages.append(plan.evaluation.task.plug_in.package)
@@ -336,24 +335,24 @@ def _asked_again_tokens(plan: Plan) -> int | None:
 
 
 def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
-    """Return name -> SHA-256 of each data file that a finished run read.
+    """Return a dict from name to SHA-256 of the data files that a finished run read.
 
     These are the scenario's files, files of the Hugging Face Hub, the user's own files with the
     judge's passport, and files that this package contains.
     """
-    data = {}
+    hashes = {}
     for path in output.scenario_files(plan.rundir.helm, scenario):
-        data[path.relative_to(plan.rundir.helm).as_posix()] = sha256_of(path)
+        hashes[path.relative_to(plan.rundir.helm).as_posix()] = sha256_of(path)
     for dataset in output.read_run_record(plan.rundir.helm).datasets:
         for name, path in dataset.files().items():
-            data[name] = sha256_of(path)
-    data.update(hashes_of(plan.rundir))
-    data.update(packaged_data(plan.evaluation.task.helm.run_spec))
+            hashes[name] = sha256_of(path)
+    hashes.update(hashes_of(plan.rundir))
+    hashes.update(packaged_data(plan.evaluation.task.helm.run_spec))
     if plan.evaluation.benchmark is not None:
-        data.update(plan.evaluation.benchmark.sha256)
+        hashes.update(plan.evaluation.benchmark.sha256)
     if plan.evaluation.extra.judge_passport is not None:
-        data[PASSPORT] = sha256_of(plan.rundir.model_configs / PASSPORT)
-    return data
+        hashes[PASSPORT] = sha256_of(plan.rundir.model_configs / PASSPORT)
+    return hashes
 
 
 OUTSIDE_PREFIXES = ("hub:", PACKAGED)
@@ -376,7 +375,7 @@ class Remembered:
 
         The stored record provides the hashes of absent data files, and the times if the logs are
         absent. It also provides the hashes of data outside the output folder: other programs may
-        have written the Hub's cache again, and this package's data belong to its version.
+        have changed the Hub's cache, and a new version of this package may contain other data.
 
         Raises:
             HelmError: HELM's record of the run cannot be read.
@@ -387,23 +386,23 @@ class Remembered:
         for name, digest in stored.dataset_files.items():
             if name not in current_hashes or name.startswith(OUTSIDE_PREFIXES):
                 stored_hashes[name] = digest
-        # Data outside the folder are in the record only if the stored record names them.
-        data = {}
+        # Leave out data outside the folder that the stored record does not name.
+        hashes = {}
         for name, digest in current_hashes.items():
             if name in stored.dataset_files or not name.startswith(OUTSIDE_PREFIXES):
-                data[name] = digest
+                hashes[name] = digest
         # A stored hash is confirmed if the file is here, and has this hash.
         self.unread = sum(
             current_hashes.get(name) != digest for name, digest in stored_hashes.items()
         )
-        data |= stored_hashes  # these replace the current hashes of the same names
-        times = computed
-        if computed.started_at is None:
-            times = stored
+        hashes |= stored_hashes  # these replace the current hashes of the same names
+        with_times = computed
+        if computed.started_at is None:  # the logs are absent
+            with_times = stored
         return replace(
             computed,
-            dataset_files=data,
-            dataset_revisions=revisions_of(plan, data),
-            started_at=times.started_at,
-            ended_at=times.ended_at,
+            dataset_files=hashes,
+            dataset_revisions=revisions_of(plan, hashes),
+            started_at=with_times.started_at,
+            ended_at=with_times.ended_at,
         )

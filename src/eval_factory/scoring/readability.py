@@ -1,9 +1,9 @@
 """Finds the answers that a metric cannot read, and refusals.
 
-A metric cannot read an answer that is in another form, empty or cut off. Most forms, such as the
-letter of an option, follow from HELM's run spec and references. A form that only the prompt
-describes is declared in framework.yml (`answer_labels`, `answer_form`). Open text has no form, so
-a metric can read every answer with text.
+A metric reads answers of one form, such as the letter of an option. It cannot read an answer that
+is in another form, empty or cut off. Most forms follow from HELM's run spec and references. A form
+that only the prompt describes is declared in framework.yml (`answer_labels`, `answer_form`). Open
+text has no form, so a metric can read every answer with text.
 """
 
 from __future__ import annotations
@@ -44,6 +44,13 @@ from eval_factory.tasks.concordance import rating_in
 from eval_factory.tasks.framework import HelmEntry
 from eval_factory.tasks.reasoned import REASONED
 
+MAX_READ = 20_000  # the longest part of an answer that is searched for an option, in characters
+MAX_IDENTICAL = 0.1
+"""A note warns if more than this share of the answers repeat the answer to another question."""
+_MIN_ANSWERS = 20
+"""The smallest number of answers with which `MAX_IDENTICAL` is checked."""
+_NEARLY_ALL = 0.9
+"""An answer that was cut off below this share of its token limit was cut by a full window."""
 # a duration, such as "3 weeks and 2 days" or "('3 weeks', '2 days')"
 _WEEKS = re.compile(r"\D{0,9}\d+ weeks\W{1,9}(?:and )?\d+ days")
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)</?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
@@ -60,16 +67,15 @@ class AnswerForm:
     reads: Callable[[output.RequestState, str], bool]
     """Returns True if HELM can read an answer. Callers pass only answers that are not empty."""
     labels: Callable[[output.RequestState], Mapping[str, str]] = lambda _state: {}
-    """Returns a mapping: label of an option -> the text that is compared with the references.
+    """Returns a dict from the label of an option to the text that is compared with the references.
 
-    The mapping is empty if the question has no options.
+    The dict is empty if the question has no options.
     """
 
     def options(self, state: output.RequestState) -> Mapping[str, str]:
-        """Return label -> text of each option; an unknown text is empty.
+        """Return a dict from the label of each option to its text; an unknown text is empty.
 
-        If the labels themselves are compared with the references, the texts are read from the
-        prompt.
+        If labels alone are compared with the references, the texts are read from the prompt.
         """
         labels = self.labels(state)
         if any(label != text for label, text in labels.items()):
@@ -111,8 +117,8 @@ class AnswerForm:
 def part_read(answer: str) -> str:
     """Return the part of an answer that is searched for an option.
 
-    This is the complete answer. If the answer has more than `MAX_READ` characters, only its
-    beginning and its end are searched, because the search takes 20 s per megabyte.
+    If the answer has more than `MAX_READ` characters, only its beginning and its end are searched,
+    because the search takes 20 s per megabyte.
     """
     if len(answer) <= MAX_READ:
         return answer
@@ -121,13 +127,13 @@ def part_read(answer: str) -> str:
 
 
 def window_is_full(state: output.RequestState, stored: CachedAnswer) -> bool:
-    """Return True if the answer was cut off well before its token limit.
+    """Return True if the answer was cut off because the context window of the server was full.
 
-    The reason is then that the context window of the server was full. Return False if the limit or
-    the number of tokens is unknown.
+    Such an answer ends well before its token limit. Return False if the limit or the number of
+    tokens is unknown.
     """
     max_tokens = state.request.get("max_tokens")
-    _, generated = stored.tokens
+    _, generated = stored.tokens  # the tokens of the prompt and of the answer
     if finish_reason_of(state) != FinishReason.LENGTH or not max_tokens or generated is None:
         return False
     return bool(generated < _NEARLY_ALL * max_tokens)
@@ -144,7 +150,7 @@ def kind_of_empty(state: output.RequestState, stored: CachedAnswer) -> Unreadabl
     return Unreadable.ENDED
 
 
-def nothing_is_right(state: output.RequestState) -> bool:
+def empty_answer_is_right(state: output.RequestState) -> bool:
     """Return True if an empty answer to this question is right.
 
     Some questions of ehr_sql cannot be answered by a query: the right answer is then empty.
@@ -179,16 +185,28 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
     if adapter.method in ("multiple_choice_joint", "multiple_choice_joint_multimodal"):
         return AnswerForm(
             "the letter of an option alone",
-            lambda state, answer: (
+            reads=lambda state, answer: (
                 option_read(answer, adapter.output_mapping_pattern) in (state.output_mapping or {})
             ),
-            lambda state: state.output_mapping or {},
+            labels=lambda state: state.output_mapping or {},
         )
     if adapter.method != "generation" or main_metric != METRIC:
         return None
-    # The run has options if each reference is a single capital letter. All letters up to the last
-    # one are labels, because the sampled instances may not contain every letter.
-    last = ""
+    last = _last_letter_in(run)
+    if last is None:
+        return None
+    # All letters up to the last, and A to D at least, are labels: the sampled instances may not
+    # contain every letter.
+    last = max(last, "D")
+    return _form_of_labels([chr(code) for code in range(ord("A"), ord(last) + 1)])
+
+
+def _last_letter_in(run: output.HelmRun) -> str | None:
+    """Return the last letter of the alphabet among the references of a run.
+
+    Return None if a reference is not a single capital letter, or if an instance has no reference.
+    """
+    last = None
     for state in run.request_states():
         if not state.instance.references:
             return None
@@ -196,11 +214,8 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
             text = reference.output.text.strip()
             if len(text) != 1 or not "A" <= text <= "Z":
                 return None
-            last = max(last, text)
-    if not last:
-        return None
-    last = max(last, "D")  # The labels are A to D at least.
-    return _form_of_labels([chr(code) for code in range(ord("A"), ord(last) + 1)])
+            last = text if last is None else max(last, text)
+    return last
 
 
 def option_read(answer: str, pattern: str | None) -> str:
@@ -210,7 +225,7 @@ def option_read(answer: str, pattern: str | None) -> str:
 
     Args:
         answer: the answer.
-        pattern: HELM's regular expression for a label; None if the whole answer is looked up.
+        pattern: HELM's regular expression for a label; None if the answer itself is looked up.
     """
     label = answer.strip()
     if not pattern:
@@ -227,8 +242,8 @@ def _form_of_labels(labels: Sequence[str]) -> AnswerForm:
     """Return the form of an answer that is one of the labels."""
     return AnswerForm(
         f"one of {', '.join(labels)} alone",
-        lambda _state, answer: answer.strip() in labels,
-        lambda _state: dict(zip(labels, labels, strict=True)),
+        reads=lambda _state, answer: answer.strip() in labels,
+        labels=lambda _state: dict(zip(labels, labels, strict=True)),
     )
 
 
@@ -271,32 +286,25 @@ def _reads_query(state: output.RequestState, answer: str) -> bool:
         if tagged is not None:
             text = tagged[1]
     text = text.strip().replace("`", "").strip()
+    # The added line break lets the pattern match a name without a query, too.
     query = _FENCE_NAME.sub("", f"{text}\n").strip()
     if not query:
-        return nothing_is_right(state)
+        return empty_answer_is_right(state)
     return _QUERY.match(query) is not None
 
 
 _FORMS = {
-    "value": AnswerForm("the value alone, without its unit", _reads_value),
+    "value": AnswerForm("the value alone, without its unit", reads=_reads_value),
     "sentence": AnswerForm(
-        "CORRECT, or the number of a sentence first", lambda _, text: sentence_in(text) is not None
+        "CORRECT, or the number of a sentence first",
+        reads=lambda _state, answer: sentence_in(answer) is not None,
     ),
-    "sql": AnswerForm("a query alone, or nothing", _reads_query),
+    "sql": AnswerForm("a query alone, or nothing", reads=_reads_query),
     "rating": AnswerForm(
-        "a rating from -2 to +2", lambda _state, answer: rating_in(answer) is not None
+        "a rating from -2 to +2", reads=lambda _state, answer: rating_in(answer) is not None
     ),
 }
 """A value of `answer_form` in framework.yml -> the form."""
-
-
-_NEARLY_ALL = 0.9
-"""An answer that was cut off below this share of its token limit was cut by a full window."""
-MAX_READ = 20_000  # the longest part of an answer that is searched for an option, in characters
-MAX_IDENTICAL = 0.1
-"""A note warns if more than this share of the answers repeat the answer to another question."""
-_MIN_ANSWERS = 20
-"""The smallest number of answers with which `MAX_IDENTICAL` is checked."""
 
 
 @dataclass
@@ -325,15 +333,16 @@ class Readability(Part):
     kinds: dict[InstanceKey, Unreadable] = field(default_factory=dict)
     """Instance with an unreadable answer -> the kind of that answer."""
     # the numbers of tokens and characters of all prompts, from which cut prompts are found
-    windows: CutPrompts = field(default_factory=CutPrompts)
-    cut: CutPromptsFound = NONE_CUT  # the prompts that the server cut; set after all were seen
+    prompt_sizes: CutPrompts = field(default_factory=CutPrompts)
+    cut_prompts: CutPromptsFound = NONE_CUT
+    """The prompts that the server cut; set after all prompts were seen."""
     prompts: int = 0
     """The number of prompts that this part saw.
 
     Further turns and questions in other forms are not counted, because the benchmark prescribes no
     form for their answers.
     """
-    failed: int = 0  # the number of these prompts whose request failed
+    failed: int = 0  # the number of seen prompts whose request failed
 
     @property
     def answered(self) -> int:
@@ -343,8 +352,7 @@ class Readability(Part):
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         """Count a prompt, and store the signs of its answer.
 
-        For an unreadable answer, its kind is stored too. If the request failed, or if a content
-        filter removed the answer, there is no answer to look at.
+        There is no answer if the request failed, or if a content filter removed the answer.
         """
         self.prompts += 1
         if state.prompt_truncated:
@@ -355,24 +363,36 @@ class Readability(Part):
         if was_filtered(state):
             return
         stored = self.look_up(state) or UNKNOWN
-        self.windows.add(key, sent_text(state), stored.tokens[0], stored.cached_tokens)
+        self.prompt_sizes.add(key, sent_text(state), stored.tokens[0], stored.cached_tokens)
+        if stored.stripped:
+            self.signs["thinking_stripped"].add(key)
+        self._count_open_text(key, state)
+        self._see_answer(key, state, stored)
+
+    def _count_open_text(self, key: InstanceKey, state: output.RequestState) -> None:
+        """Count an answer of open text, to find repeated answers.
+
+        Labels and short texts are not counted, because it is normal that these are equal.
+        """
+        answer = text_of(state)
+        is_open_text = self.form is None and not state.output_mapping
+        is_original = key[2] is None  # neither perturbed nor asked again
+        if is_open_text and is_original and len(answer.strip()) > MAX_LABEL_LENGTH:
+            answer_hash = hash(" ".join(answer.casefold().split()))
+            self.times_given[answer_hash, hash(state.instance.input.text)] += 1
+
+    def _see_answer(
+        self, key: InstanceKey, state: output.RequestState, stored: CachedAnswer
+    ) -> None:
+        """Store the lenient value of an answer; for a refusal or unreadable answer, store its sign.
+
+        The kind of an unreadable answer is stored, too.
+        """
         form = self.form
         answer = text_of(state)
         has_text = bool(answer.strip())
-        if stored.stripped:
-            self.signs["thinking_stripped"].add(key)
-        # Count repeated answers of open text only: equal labels or short texts are normal.
-        if (
-            form is None
-            and not state.output_mapping
-            and key[2] is None
-            and len(answer.strip()) > MAX_LABEL_LENGTH
-        ):
-            answer_hash = hash(" ".join(answer.casefold().split()))
-            self.times_given[answer_hash, hash(state.instance.input.text)] += 1
-        # An answer that HELM can read counts as an answer, also if the endpoint reports a refusal.
         is_read = form is not None and has_text and form.reads(state, answer)
-        # The endpoint may report that the model refused. A readable answer counts nevertheless.
+        # An answer that HELM can read counts as an answer, also if the endpoint reports a refusal.
         declined = not is_read and stored.declined
         label = None
         if not declined:
@@ -389,19 +409,24 @@ class Readability(Part):
         elif not is_read and has_text and form is not None:
             self.signs["unparsed"].add(key)
             self.kinds[key] = Unreadable.UNPARSED
-        # The answer is empty here, or it can be read, or it is open text.
-        # With max_tokens 0, HELM measures the prompt alone: an empty answer is normal.
-        elif not has_text and state.request.get("max_tokens") != 0 and not nothing_is_right(state):
+        elif not has_text and not self._may_be_empty(state):
             self.empty.add(key)
             self.kinds[key] = kind_of_empty(state, stored)
+        # All other answers can be read, are open text, or are rightly empty.
+
+    @staticmethod
+    def _may_be_empty(state: output.RequestState) -> bool:
+        """Return True if an empty answer to this request is normal."""
+        measures_prompt_alone = state.request.get("max_tokens") == 0
+        return measures_prompt_alone or empty_answer_is_right(state)
 
     def complete(self, draft: Draft) -> None:
         """Find the prompts that the server cut, and add the lenient metrics."""
         # With `max_length`, HELM itself cuts prompts: many equal lengths are then not a sign that
         # the server cut the prompts.
         limited = draft.plan.evaluation.extra.max_length is not None
-        self.cut = self.windows.find_cut(by_plateau=not limited)
-        self.signs["prompt_truncated"] |= self.cut.keys
+        self.cut_prompts = self.prompt_sizes.find_cut(by_plateau=not limited)
+        self.signs["prompt_truncated"] |= self.cut_prompts.keys
         is_reasoned = draft.plan.evaluation.extra.answer_style == REASONED
         if self.lenient and not is_reasoned:  # `lenient` is empty if questions have no options
             draft.metrics += lenient_metrics(draft.metrics, self.lenient)
@@ -411,7 +436,7 @@ class Readability(Part):
         draft.instances = self.counted(draft.instances)
         draft.notes.extend(self.notes(draft.plan, draft.instances, draft.scores))
         draft.unreadable = Counter(self.kinds.values())
-        draft.cut_prompts = self.cut
+        draft.cut_prompts = self.cut_prompts
         draft.prompts_with_form = self.prompts
         draft.answers_with_form = self.answered
 
@@ -462,17 +487,17 @@ class Readability(Part):
         yield from _notes_on_lenient_scores(scores)
         yield from self._notes_on_content(plan, instances)
 
-    def _counts(self) -> dict[str, str]:
-        """Return sign -> text such as "3 of 20 answers", for each sign that occurs."""
-        counts = {}
+    def _texts_of_counts(self) -> dict[str, str]:
+        """Return a dict from each sign that occurs to a text such as "3 of 20 answers"."""
+        texts = {}
         for name, keys in self.signs.items():
             if keys:
-                counts[name] = f"{len(keys)} of {self.answered} answers"
-        return counts
+                texts[name] = f"{len(keys)} of {self.answered} answers"
+        return texts
 
     def _notes_on_reading(self, plan: Plan) -> Iterator[Note]:
         """Yield notes on answers that the metrics cannot read, and on cut prompts."""
-        counts = self._counts()
+        counts = self._texts_of_counts()
         is_reasoned = plan.evaluation.extra.answer_style == REASONED
         if "unparsed" in counts and is_reasoned:
             text = f"{counts['unparsed']} state no answer, neither in a last line nor elsewhere"
@@ -484,26 +509,28 @@ class Readability(Part):
                 " metrics read nothing from them"
             )
             if self.lenient:
-                read = len(self.signs["unparsed"] & self.with_option)
+                with_option = len(self.signs["unparsed"] & self.with_option)
                 text += (
-                    f"; {read} of them state one option in other words or signs, "
+                    f"; {with_option} of them state one option in other words or signs, "
                     f"which {METRIC}{LENIENT} reads"
                 )
             yield Note(Importance.INCOMPLETE, text)
         if "thinking_unfinished" in counts:
             text = f"{counts['thinking_unfinished']} were cut off while the model was thinking"
             yield Note(Importance.INCOMPLETE, text)
-        if self.cut.keys:
-            yield Note(Importance.INCOMPLETE, self.cut.note(self.prompts))
-        if cut := len(self.signs["prompt_truncated"] - self.cut.keys):
+        if self.cut_prompts.keys:
+            yield Note(Importance.INCOMPLETE, self.cut_prompts.note(self.prompts))
+        if cut_by_helm := len(self.signs["prompt_truncated"] - self.cut_prompts.keys):
             length = plan.evaluation.extra.max_length
-            text = f"{cut} of {self.prompts} prompts were cut to max_length ({length} tokens)"
+            text = (
+                f"{cut_by_helm} of {self.prompts} prompts were cut to max_length ({length} tokens)"
+            )
             yield Note(Importance.INCOMPLETE, f"{text}: the model saw a part of them only")
 
     def _notes_on_content(self, plan: Plan, instances: Instances) -> Iterator[Note]:
         """Yield notes on repeated answers, refusals, and thinking that was removed."""
         answered = self.answered
-        counts = self._counts()
+        counts = self._texts_of_counts()
         if answered >= _MIN_ANSWERS and instances.identical / answered > MAX_IDENTICAL:
             text = (
                 f"{instances.identical} of {answered} "
@@ -537,13 +564,13 @@ def _notes_on_lenient_scores(scores: Mapping[str, Score]) -> Iterator[Note]:
         if score.metric != METRIC + LENIENT:
             continue
         # The label of HELM's own score is the same label without the suffix.
-        helm = scores.get(label.replace(LENIENT, "", 1))
-        if helm is None or helm.value == score.value:
+        helm_score = scores.get(label.replace(LENIENT, "", 1))
+        if helm_score is None or helm_score.value == score.value:
             continue
-        gap = formats.score(score.value - helm.value, sign="+")
+        gap = formats.score(score.value - helm_score.value, sign="+")
         yield Note(
             Importance.INCOMPLETE,
-            f"{label} is {formats.score(score.value)}, "
-            f"HELM's own value {formats.score(helm.value)}: a gap of {gap} for answers that state "
+            f"{label} is {formats.score(score.value)}, HELM's own value "
+            f"{formats.score(helm_score.value)}: a gap of {gap} for answers that state "
             'the option in other words or signs ("B.", "(B)", "The answer is B")',
         )

@@ -22,7 +22,7 @@ from eval_factory.scoring.scores import MetricValues, is_derived
 from eval_factory.tasks.reasoned import REASONED, SUFFIX, last_line
 
 _ABOUT = "reasoning, and a last line `Answer: X`"
-"""A description of the form that a reasoned answer has; it becomes `AnswerForm.about`."""
+"""The description of the form that a reasoned answer has, for `AnswerForm.about`."""
 
 
 def is_reasoned(plan: Plan) -> bool:
@@ -54,8 +54,13 @@ class ReasonedValue(AnswerForm):
         """
         gold = next(iter(right_answers(state)), "")
         extra = state.instance.extra_data or {}
-        # None: there is no value of HELM to correct, because the last line alone is rated here.
-        case = Case(state.instance.input.text, last_line(answer), gold, None, extra)
+        case = Case(
+            prompt=state.instance.input.text,
+            completion=last_line(answer),
+            gold=gold,
+            helm=None,  # there is no value of HELM to correct: the last line alone is rated here
+            extra=extra,
+        )
         if reader_of(case.prompt, extra.get("category"), gold)(case.completion) is None:
             return None
         return case.completion, medcalc_by_calculator(case) >= 1.0
@@ -69,16 +74,15 @@ def reasoned_form(form: AnswerForm | None) -> AnswerForm | None:
     if form is None:
         return None
     kind: type[AnswerForm] = ReasonedForm
-    # The only other form of reasoned answers is the value of a medical calculation. It is
-    # recognised by its description in scoring/readability.py.
+    # The form of a medical calculation is recognised by its description in scoring/readability.py.
     if form.about.startswith("the value"):
         kind = ReasonedValue
-    reasoned = kind(_ABOUT, form.reads, form.labels)
-    # A reasoned answer is readable if an option or a value is found in the answer.
+    reasoned = kind(_ABOUT, reads=form.reads, labels=form.labels)
+    # A reasoned answer is readable if `rated` finds an option or a value in the answer.
     return replace(reasoned, reads=lambda state, answer: reasoned.rated(state, answer) is not None)
 
 
-def with_reasoned(plan: Plan, metrics: list[MetricValues]) -> list[MetricValues]:
+def with_reasoned_metrics(plan: Plan, metrics: list[MetricValues]) -> list[MetricValues]:
     """Return the metrics; if answers contain reasoning, also a new metric for each main metric.
 
     The task's main metric occurs once for each split and perturbation. The new metrics have no
@@ -99,8 +103,8 @@ def with_reasoned(plan: Plan, metrics: list[MetricValues]) -> list[MetricValues]
     return [*metrics, *new_metrics]
 
 
-def fill_in(metrics: Sequence[MetricValues], right: RightAnswers) -> None:
-    """Fill in the values of the metrics that `with_reasoned` added.
+def fill_in(metrics: Sequence[MetricValues], answers: RightAnswers) -> None:
+    """Fill in the values of the metrics that `with_reasoned_metrics` added.
 
     The value is 1 for a right answer, and 0 for an answer that is wrong or cannot be read.
     """
@@ -112,14 +116,14 @@ def fill_in(metrics: Sequence[MetricValues], right: RightAnswers) -> None:
             helm_name = metric.name.removesuffix(SUFFIX)
             helm_metric = by_context[helm_name, metric.split, metric.perturbation]
             for key in helm_metric.values:
-                metric.values[key] = float(right.right.get(key, False))
+                metric.values[key] = float(answers.correctness.get(key, False))
 
 
 @dataclass(frozen=True)
 class ReasonedValues(Part):
-    """The part of a result that fills in the metrics that `with_reasoned` added."""
+    """The part of a result that fills in the metrics that `with_reasoned_metrics` added."""
 
-    right: RightAnswers
+    answers: RightAnswers
     other_orders: Sequence[MetricValues]  # metrics of the questions in other orders
 
     def count(self, draft: Draft) -> None:
@@ -127,8 +131,8 @@ class ReasonedValues(Part):
 
         This is done in the first phase, because later phases use the values.
         """
-        if self.right.reader is not None:
-            fill_in([*draft.metrics, *self.other_orders], self.right)
+        if self.answers.reader is not None:
+            fill_in([*draft.metrics, *self.other_orders], self.answers)
 
 
 def label_with_reasoning(draft: Draft) -> str:

@@ -1,4 +1,4 @@
-"""Lists the reasons why the scores of a run may not be reported, and writes the messages.
+"""Lists the reasons why the scores of a run may not be reported, and writes their messages.
 
 A reason is a text whose further lines state the next step for the user. A result stores the reasons
 in `validity.not_reportable`.
@@ -40,8 +40,8 @@ _ENDED_ADVICE = (
     "the model ended its answer without any text: look at the server's chat template and stop "
     "words (adapter_config.params_to_remove: [stop] sends no stop words)"
 )
-# advice on prompts and answers that do not fit into the context window
-WINDOW = (
+# for prompts and answers that do not fit into the context window
+WINDOW_ADVICE = (
     "a larger context window of the server keeps the complete prompt (Ollama: num_ctx; "
     "llama.cpp: --ctx-size)"
 )
@@ -64,7 +64,7 @@ _STATE_AND_ADVICE = {
     Unreadable.CUT_OFF: ("are empty and were cut off", _TOKENS_ADVICE),
     Unreadable.FULL_WINDOW: (
         "were cut off before their tokens were used up: the window is full",
-        WINDOW,
+        WINDOW_ADVICE,
     ),
     Unreadable.IN_REASONING: (
         "are empty, and ended with all their text in the reasoning field",
@@ -72,7 +72,7 @@ _STATE_AND_ADVICE = {
     ),
     Unreadable.ENDED: ("are empty, and were not cut off", _ENDED_ADVICE),
 }
-"""Kind of unreadable answers -> (a description of these answers, advice for the user)."""
+"""A dict from the kind of unreadable answers to (their description, advice for the user)."""
 
 
 def reasons_against(draft: Draft) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def unreadable_reasons(
         unreadable: the number of unreadable answers.
         answered: the number of all answers, readable or not.
         max_unreadable: the greatest permitted share of unreadable answers.
-        kinds: kind of unreadable answers -> their number.
+        kinds: a dict from each kind of unreadable answers to their number.
     """
     if not answered or unreadable / answered <= max_unreadable:
         return ()
@@ -151,7 +151,7 @@ def judge_reasons(
     """Return a reason for each judge that failed too often.
 
     Args:
-        judges: role of each judge -> its counts.
+        judges: a dict from the role of each judge to its counts.
         max_failures: the greatest permitted share of answers without a usable judgement.
         judged: the plural noun for the objects of judgement, such as "criteria".
     """
@@ -173,7 +173,7 @@ def other_model_reasons(
     """Return a reason for each endpoint that answered with another model too often.
 
     Args:
-        endpoints: role -> the requests to the endpoint, and the models that answered.
+        endpoints: a dict from each role to the requests, and the models that answered.
         max_mismatch: the greatest permitted share of answers that state another model.
     """
     reasons = []
@@ -224,7 +224,8 @@ def why_not_reportable(result: TaskResult, min_coverage: float) -> str | None:
     is_covered = result.validity.instances.coverage >= min_coverage
     if not has_main_score and not result.something_to_ask:
         messages.insert(0, "NOT REPORTABLE: HELM computed no main metric; validity.notes say why")
-    elif not is_covered or not messages:  # without a stored reason, one of these two is the reason
+    # Without a stored reason, the reason is low coverage or the missing main score.
+    elif not is_covered or not messages:
         messages.insert(0, _message_of_coverage(result, min_coverage))
     return "\n".join(messages)
 

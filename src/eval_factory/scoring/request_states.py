@@ -1,6 +1,6 @@
-"""Reads facts from HELM's record of a request and its answer; finds repeated instances.
+"""Reads facts from HELM's request states; finds repeated instances.
 
-HELM calls this record a request state.
+A request state is HELM's record of a request and its answer.
 """
 
 from __future__ import annotations
@@ -71,20 +71,20 @@ def media_prompt_of(state: output.RequestState) -> str:
 
     Return an empty text if the prompt contains no picture or sound.
     """
-    prompt = state.request.get(output.MULTIMODAL_PROMPT)
-    if not prompt:
+    multimodal = state.request.get(output.MULTIMODAL_PROMPT)
+    if not multimodal:
         return ""
     text = state.request.get("prompt", "")
     messages = state.request.get("messages")
     if messages:
         text = conversation_text(messages)
-    return media.as_text(media.parts_with_files(text, prompt[output.MEDIA_OBJECTS]))
+    return media.as_text(media.parts_with_files(text, multimodal[output.MEDIA_OBJECTS]))
 
 
 def shows_picture(instance: output.Instance) -> bool:
     """Return True if the question shows a picture."""
-    content = (instance.input.multimedia_content or {}).get(output.MEDIA_OBJECTS, ())
-    return any(str(medium.get("content_type")).startswith("image/") for medium in content)
+    media_objects = (instance.input.multimedia_content or {}).get(output.MEDIA_OBJECTS, ())
+    return any(str(medium.get("content_type")).startswith("image/") for medium in media_objects)
 
 
 def prompt_of(state: output.RequestState) -> str:
@@ -113,11 +113,11 @@ def media_of(state: output.RequestState, helm_dir: Path) -> tuple[dict[str, Any]
         state: HELM's record of the request.
         helm_dir: HELM's folder; the paths of the records are relative to its parent folder.
     """
-    prompt = state.request.get(output.MULTIMODAL_PROMPT)
-    if not prompt:
+    multimodal = state.request.get(output.MULTIMODAL_PROMPT)
+    if not multimodal:
         return ()
     # `verify` passes a link to HELM's folder, but the paths of media contain no links: resolve it.
-    return tuple(media.records_of(prompt[output.MEDIA_OBJECTS], helm_dir.resolve().parent))
+    return tuple(media.records_of(multimodal[output.MEDIA_OBJECTS], helm_dir.resolve().parent))
 
 
 def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
@@ -142,22 +142,22 @@ def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
 
 
 @dataclass
-class RepeatedRows:
-    """A collection of the instances that repeat the question of an earlier instance.
+class RepeatedInstances:
+    """The instances that repeat the question of an earlier instance.
 
     Call `add` for each instance, in the order of the data. Questions with the same text and the
     same choices are the same question. Hashes of the texts are stored, never the texts.
     """
 
     # ids of instances with the question and the gold answer of an earlier instance
-    repeated: set[str] = field(default_factory=set)
+    with_same_gold: set[str] = field(default_factory=set)
     # ids of instances with the question of an earlier instance, but another gold answer
     with_another_gold: set[str] = field(default_factory=set)
     # hash of a question -> hash of a gold answer -> id of the first instance that has both
     _first: dict[bytes, dict[bytes, str]] = field(default_factory=dict)
 
     def add(self, instance: str, question: str, gold: str, choices: Collection[str] = ()) -> bool:
-        """Add an instance, and return True if it repeats an earlier one with the same gold answer.
+        """Add an instance, and return True if it repeats an earlier question and gold answer.
 
         Args:
             instance: the id; the same id in another trial does not count as a repetition.
@@ -172,19 +172,19 @@ class RepeatedRows:
         first_with_gold = first_by_gold.setdefault(_hash(gold), instance)
         first_with_question = next(iter(first_by_gold.values()))
         if first_with_gold != instance:
-            self.repeated.add(instance)
+            self.with_same_gold.add(instance)
         elif first_with_question != instance:
             self.with_another_gold.add(instance)
         return first_with_gold != instance
 
     def notes(self, instances: int) -> Iterator[Note]:
-        """Yield the notes on repeated rows; `instances` is the number of instances."""
-        if self.repeated:
+        """Yield the notes on repeated instances; `instances` is the number of all instances."""
+        if self.with_same_gold:
             yield Note(
                 Importance.BACKGROUND,
-                f"{len(self.repeated)} of {instances} instances repeat an earlier instance (same "
-                "question and gold answer, apart from blanks and capitals): these questions count "
-                "more than once",
+                f"{len(self.with_same_gold)} of {instances} instances repeat an earlier instance "
+                "(same question and gold answer, apart from blanks and capitals): these questions "
+                "count more than once",
             )
         if self.with_another_gold:
             yield Note(

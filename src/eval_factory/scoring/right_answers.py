@@ -1,11 +1,11 @@
 """Finds the option that each answer of a run states, by one rule for all answers of the run.
 
-The rule is HELM's own match, or the reader: the functions of the package `reading`, which find an
+The rule is HELM's own match, or the reader. The reader is the package `reading`, which finds an
 option in a sentence, too. The reader is the rule if HELM cannot read some answer, or if the answers
-contain reasoning. With HELM's match, a model that answers in sentences would be called wrong, or
-changed, because of the form of its answers. HELM's match is the rule in all other cases, and also
-if the reader finds no option in any answer. An answer that the run's rule cannot read counts as
-unread: the answer is neither right nor changed.
+contain reasoning. By HELM's match, a model that answers in sentences would be wrong, or would have
+changed its answer, only because of the form of its answers. HELM's match is the rule in all other
+cases, and also if the reader finds no option in any answer. An answer that the run's rule cannot
+read counts as unread: the answer is neither right nor changed.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ class RightAnswers(Part):
     """
 
     form: AnswerForm | None  # None if answers are open text: these are compared word for word
-    # the regular expression by which HELM finds a label; None if the whole answer is the label
+    # the regular expression by which HELM finds a label; None if the complete answer is the label
     pattern: str | None
     reader: AnswerForm | None = None  # the form of reasoned answers; None without reasoning
     helm_matches: dict[InstanceKey, str] = field(default_factory=dict)
     """HELM's match in each answer: an option's text, or the matched text if it is not a label."""
     stated: dict[InstanceKey, str] = field(default_factory=dict)
     """The option that the reader finds in an answer; answers without an option are left out."""
-    right: dict[InstanceKey, bool] = field(default_factory=dict)
+    correctness: dict[InstanceKey, bool] = field(default_factory=dict)
     """True if the option that the reader finds is right; the keys are those of `stated`."""
     # the answers that are empty, or not in the form that HELM can read
     unread_by_helm: set[InstanceKey] = field(default_factory=set)
-    replied: dict[InstanceKey, bool] = field(default_factory=dict)
-    """True if the reply about an answer that the reader cannot read names the right option.
+    correctness_of_reply: dict[InstanceKey, bool] = field(default_factory=dict)
+    """True if the reply about an answer names the right option.
 
-    In a further turn, the model was asked which letter its answer means.
+    If the reader cannot read an answer, a further turn asks the model which letter it means.
     """
     not_to_know: set[InstanceKey] = field(default_factory=set)
     """The answers that choose "I do not know", if this was offered (`extra.allow_abstain`)."""
@@ -74,14 +74,14 @@ class RightAnswers(Part):
         if rated is not None:
             text, is_right = rated
             self.stated[key] = stored_form(text)
-            self.right[key] = is_right
+            self.correctness[key] = is_right
 
     def see_other_form(self, key: InstanceKey, state: output.RequestState) -> None:
         """Store the options of an answer to a question in another form, as `see` does."""
         self.see(key, state)
 
     def add_reply(self, key: InstanceKey, state: output.RequestState, reply: str) -> None:
-        """Store if the right letter is named in the reply about an answer without an option.
+        """Store whether the reply about an answer names the right option.
 
         Do nothing if the reader found an option in the answer, or if it finds none in the reply.
         """
@@ -91,14 +91,16 @@ class RightAnswers(Part):
         rated = form.rated(state, reply)
         if rated is not None:
             _, is_right = rated
-            self.replied[key] = is_right
+            self.correctness_of_reply[key] = is_right
 
     def value_with_reply(self, key: InstanceKey) -> float:
         """Return 1 if the answer states the right option, else 0.
 
         If the reader finds no option in the answer, the reply about the answer counts instead.
         """
-        return float(self.right.get(key, self.replied.get(key, False)))
+        if key in self.correctness:
+            return float(self.correctness[key])
+        return float(self.correctness_of_reply.get(key, False))
 
     def label_in(self, state: output.RequestState) -> str:
         """Return the label that the reader finds in an answer.
@@ -178,16 +180,20 @@ class RightAnswers(Part):
             answers &= set(keys)
         read_by_helm = len(answers - self.unread_by_helm)
         if not self.is_read_by_reader:
-            # HELM's match is the rule here: it reads as many answers as the rule.
-            return RightBy(BY_HELM, len(answers), read_by_helm, read_by_helm)
-        return RightBy(BY_READER, len(answers), read_by_helm, len(answers & self.stated.keys()))
+            return RightBy(
+                BY_HELM, answers=len(answers), read_by_helm=read_by_helm, read=read_by_helm
+            )
+        read_by_reader = len(answers & self.stated.keys())
+        return RightBy(
+            BY_READER, answers=len(answers), read_by_helm=read_by_helm, read=read_by_reader
+        )
 
 
 def stored_form(text: str) -> str:
     """Return the text in lower case, with single spaces, cut after `MAX_STORED` characters.
 
-    If a text is cut, a hash of the text follows, so that different texts stay different. The hash
-    is valid in this process only. Cut texts save memory.
+    Cut texts save memory. A hash of the uncut text follows, so that different texts stay different.
+    The hash is valid in this process only.
     """
     plain = " ".join(text.casefold().split())
     if len(plain) <= MAX_STORED:

@@ -40,6 +40,7 @@ from eval_factory.tasks.rubric_case import (
     PROFESSIONAL_METRIC,
     RUBRICS,
     TAGS,
+    UNADJUSTED_LENGTH,
     UNCLIPPED,
     Criterion,
     case_bounds,
@@ -51,6 +52,9 @@ from eval_factory.tasks.rubric_case import (
 
 Votes = Mapping[str, bool | None]
 """Judge -> True if the judge calls a criterion met, False if not met, None without a decision."""
+GroupScores = Mapping[str, Mapping[str, Mapping[str, Score]]]
+"""Field -> value -> label of a metric -> score."""
+_ANY_SHARE = (0.0, 1.0)  # the range of the share of points that a criterion may give
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class JudgedCase:
     tags: tuple[str, ...] = ()  # the tags of the case itself, not of its criteria
 
     def shares(self) -> list[float | None]:
-        """Return the share of its points that each criterion gives, by the majority of the judges.
+        """Return for each criterion the share of its points that the majority of the judges gives.
 
         The share is 1 (met), 0 (not met), 0.5 (a tie), or None if no judge decided.
         """
@@ -90,7 +94,7 @@ class JudgedCase:
         Return None if the case cannot have a score.
         """
         if self.votes is None:
-            return case_bounds(self.criteria, [(0.0, 1.0)] * len(self.criteria))
+            return case_bounds(self.criteria, [_ANY_SHARE] * len(self.criteria))
         return case_bounds(self.criteria, [range_met(list(votes.values())) for votes in self.votes])
 
     def lowest(self, tag: str | None = None) -> float:
@@ -102,7 +106,7 @@ class JudgedCase:
         criteria = self.criteria
         if tag is not None:
             criteria = tuple(criterion for criterion in criteria if tag in criterion.tags)
-        bounds = case_bounds(criteria, [(0.0, 1.0)] * len(criteria))
+        bounds = case_bounds(criteria, [_ANY_SHARE] * len(criteria))
         if bounds is None:  # the case cannot have a score
             return 0.0
         return bounds[0]
@@ -183,10 +187,10 @@ def bounds_over_criteria(cases: Cases) -> Bounds | None:
 def scores_by_tag(
     metric: MetricValues, cases: Cases, *, failed_as_zero: bool = False
 ) -> dict[str, dict[str, dict[str, Score]]]:
-    """Return field -> value -> metric -> the score over the criteria with this tag.
+    """Return the scores over the criteria with each tag, as in `GroupScores`.
 
     A tag consists of a field and a value (`field_of`). HealthBench's axes are such scores. Each
-    case has one value for each tag, so the intervals are over cases.
+    case has one score for each tag, so the intervals are over cases.
 
     Args:
         metric: the rubric's metric.
@@ -203,10 +207,11 @@ def scores_by_tag(
             if score is not None:
                 by_tag[tag][key] = score
     scores: dict[str, dict[str, dict[str, Score]]] = defaultdict(dict)
-    for tag, values in sorted(by_tag.items()):
-        field, value = field_of(tag)
-        tag_metric = replace(metric, lowest={key: cases[key].lowest(tag) for key in values})
-        scores[field][value] = {metric.label: clipped(mean_score(tag_metric, values))}
+    for tag, case_scores in sorted(by_tag.items()):
+        field_name, value = field_of(tag)
+        lowest = {key: cases[key].lowest(tag) for key in case_scores}
+        score_of_tag = mean_score(replace(metric, lowest=lowest), case_scores)
+        scores[field_name][value] = {metric.label: clipped(score_of_tag)}
     return dict(scores)
 
 
@@ -215,9 +220,9 @@ def field_of(tag: str) -> tuple[str, str]:
 
     `axis:accuracy` has the field `axis` and the value `accuracy`; `urgent` has the field `tag`.
     """
-    field, _, value = tag.partition(":")
-    if field and value:
-        return field, value
+    field_name, _, value = tag.partition(":")
+    if field_name and value:
+        return field_name, value
     return "tag", tag
 
 
@@ -251,13 +256,13 @@ def _decided(votes: Votes) -> list[bool]:
 def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
     """Return a report on the judges' decisions.
 
-    A criterion is met if the majority of the judges calls it met, and tied if exactly half of them
-    do.
+    A criterion is met if the majority of the judges calls it met, and tied if exactly half of the
+    judges call it met.
     """
     votes: list[Votes] = []  # one for each criterion of each answered case
     for case in cases.values():
         votes.extend(case.votes or ())
-    decisions = list(map(_decided, votes))
+    decisions = list(map(_decided, votes))  # for each criterion
     counts = {judge: _votes_of_judge(cases, votes, judge) for judge in judges}
     return RubricReport(
         criteria=_counted(list(map(share_met, decisions))),
@@ -313,12 +318,12 @@ def _counted(shares: Sequence[float | None], score: float | None = None) -> Rubr
         score: the mean score; None if it is not known.
     """
     return RubricVotes(
-        len(shares),
-        shares.count(1.0),
-        shares.count(0.0),
-        shares.count(None),
-        shares.count(0.5),
-        score,
+        asked=len(shares),
+        met=shares.count(1.0),
+        not_met=shares.count(0.0),
+        unjudged=shares.count(None),
+        tied=shares.count(0.5),
+        score=score,
     )
 
 
@@ -349,6 +354,7 @@ class RubricTally(Part):
         models = {deployment_of(judge): judge.model_id for judge in plan.judges}
         families = {}
         for name, deployment in judges.items():
+            # An empty model id has no known family.
             families[name] = same_family(plan.model.model_id, models.get(deployment, ""))
         return cls(metric, tuple(judges), families)
 
@@ -357,11 +363,11 @@ class RubricTally(Part):
         criteria = _criteria_of(state)
         tags = tuple((state.instance.extra_data or {}).get(TAGS, ()))
         if has_failed(state):
-            self.cases[key] = JudgedCase(criteria, None, tags)
+            self.cases[key] = JudgedCase(criteria, votes=None, tags=tags)
             return
         self.lengths[key] = len(text_of(state))
         votes = decisions_of(state.annotations, self.judges, len(criteria))
-        self.cases[key] = JudgedCase(criteria, tuple(votes), tags)
+        self.cases[key] = JudgedCase(criteria, votes=tuple(votes), tags=tags)
         records = recorded_decisions(state.annotations, len(criteria))
         for record, vote in zip(records, votes, strict=True):
             for judge in self.judges:
@@ -372,22 +378,18 @@ class RubricTally(Part):
     def count(self, draft: Draft) -> None:
         """Count each judge's decisions and failures, and the answered cases without a score.
 
-        Also set the lowest possible score of each case, and the fields by which cases are grouped.
-        For HealthBench Professional, also add the metric of length-adjusted scores.
+        Also complete the rubric's metrics, and add the fields by which cases are grouped.
         """
+        self._complete_metrics(draft)
         tally = draft.tally
-        for metric in draft.metrics:
-            if metric.name == self.metric:
-                metric.lowest = {key: case.lowest() for key, case in self.cases.items()}
-        if self.metric == PROFESSIONAL_METRIC:
-            plain = [metric for metric in draft.metrics if metric.name == self.metric]
-            draft.metrics += map(self._length_adjusted, plain)
-        criteria = sum(len(case.votes or ()) for case in self.cases.values())
+        number_of_criteria = sum(len(case.votes or ()) for case in self.cases.values())
         for judge in self.judges:
             reasons = self.errors.get(judge, [])
-            # the numbers of criteria that the judge was asked about, decided, and left undecided
             tally.judges[judge] = JudgeCounts(
-                criteria, criteria - len(reasons), len(reasons), self.families[judge]
+                asked=number_of_criteria,
+                scored=number_of_criteria - len(reasons),
+                failed=len(reasons),
+                same_family=self.families[judge],
             )
             for reason in reasons:
                 tally.causes.add(judge, reason)
@@ -398,20 +400,30 @@ class RubricTally(Part):
             for name, value in map(field_of, case.tags):
                 tally.members[name][value].append(key)
 
+    def _complete_metrics(self, draft: Draft) -> None:
+        """Set the lowest possible score of each case in the rubric's metrics.
+
+        For HealthBench Professional, also add the metrics of length-adjusted scores.
+        """
+        metrics = [metric for metric in draft.metrics if metric.name == self.metric]
+        for metric in metrics:
+            metric.lowest = {key: case.lowest() for key, case in self.cases.items()}
+        if self.metric == PROFESSIONAL_METRIC:
+            draft.metrics += map(self._length_adjusted, metrics)
+
     def _length_adjusted(self, metric: MetricValues) -> MetricValues:
-        """Return the metric of the scores as if each answer had 2,000 characters.
+        """Return the metric of the scores after the adjustment for the length of answers.
 
         Instances without an answer keep their value, so that the bounds include these instances.
         """
         values = {}
         for key, value in metric.values.items():
-            # With a length of 2,000, the adjusted value equals the value.
-            values[key] = length_adjusted(value, self.lengths.get(key, 2000))
+            values[key] = length_adjusted(value, self.lengths.get(key, UNADJUSTED_LENGTH))
         label = f"{metric.label}{LENGTH_ADJUSTED}"
         return MetricValues(
-            label,
-            label,
-            None,
+            label=label,
+            name=label,
+            helm_mean=None,
             scale=None,
             values=values,
             split=metric.split,
@@ -423,17 +435,17 @@ class RubricTally(Part):
 
         HELM's mean is reported as well, with the suffix `.unclipped`.
         """
-        mean = draft.scores.get(self.metric)
-        if mean is not None:
-            draft.scores[self.metric] = clipped(mean)
+        helm_score = draft.scores.get(self.metric)
+        if helm_score is not None:
+            draft.scores[self.metric] = clipped(helm_score)
             draft.scores[self.metric + UNCLIPPED] = replace(
-                mean, metric=self.metric + UNCLIPPED, scale=None
+                helm_score, metric=self.metric + UNCLIPPED, scale=None
             )
-        plain = {}
+        asked_once = {}
         for key, case in self.cases.items():
             if not is_asked_again(key[2]):
-                plain[key] = case
-        bounds = bounds_over_criteria(plain)
+                asked_once[key] = case
+        bounds = bounds_over_criteria(asked_once)
         if bounds is not None:
             draft.bounds[self.metric] = bounds
         draft.notes.extend(self.notes(draft.scores))
@@ -451,10 +463,10 @@ class RubricTally(Part):
         due = 0
         for case in self.cases.values():
             due += len(self.judges) * len(case.criteria)
-        given = 0
+        received = 0
         for votes in draft.rubric.judges.values():
-            given += votes.asked - votes.unjudged
-        draft.judgements = Judgements(due, given)
+            received += votes.asked - votes.unjudged
+        draft.judgements = Judgements(due=due, given=received)
         draft.judged = "criteria"
 
     def _scores_and_lengths(self, judge: str) -> list[tuple[float, int]]:
@@ -484,12 +496,11 @@ class RubricTally(Part):
             if name in case_fields:  # cases have a field with this name, too
                 name = f"criterion_{criterion_field}"
             shown = {}
-            small = []
+            small = []  # the sizes of the hidden groups
             for value, by_metric in by_value.items():
-                # the number of cases
-                size = max(score.stats.count for score in by_metric.values())
-                if size < SMALLEST_GROUP:
-                    small.append(size)
+                number_of_cases = max(score.stats.count for score in by_metric.values())
+                if number_of_cases < SMALLEST_GROUP:
+                    small.append(number_of_cases)
                 else:
                     shown[value] = by_metric
             if small:
@@ -555,7 +566,7 @@ class RubricTally(Part):
         return tuple(lines)
 
     def fields_of(self, key: InstanceKey) -> dict[str, str]:
-        """Return field -> value of the case's tags; several values are joined by commas."""
+        """Return a dict from field to value of the case's tags; commas join several values."""
         fields: dict[str, str] = {}
         for name, value in map(field_of, self.cases[key].tags):
             if name in fields:
@@ -565,7 +576,7 @@ class RubricTally(Part):
         return fields
 
     def scores_by_judge(self, key: InstanceKey) -> dict[str, float]:
-        """Return judge -> the score of a case by this judge alone.
+        """Return a dict from judge to the score of a case by this judge alone.
 
         Judges that left a criterion undecided are left out.
         """
@@ -580,13 +591,9 @@ class RubricTally(Part):
 def _lacks_decisions(case: JudgedCase) -> bool:
     """Return True if the case has an answer, but no score.
 
-    No judge decided about at least one of its criteria.
+    The reason is a criterion about which no judge decided.
     """
     return case.votes is not None and case.score() is None
-
-
-GroupScores = Mapping[str, Mapping[str, Mapping[str, Score]]]
-"""Field -> value -> metric -> score."""
 
 
 def _clipped_groups(groups: GroupScores) -> dict[str, dict[str, Mapping[str, Score]]]:

@@ -53,7 +53,7 @@ def notes_of(draft: Draft) -> list[Note]:
         _notes_on_target(draft),
         _notes_on_answers(draft),
         _notes_on_scores(draft),
-        draft.tally.rows.notes(number_of_instances),
+        draft.tally.repeated.notes(number_of_instances),
     )
     return list(chain.from_iterable(groups_of_notes))
 
@@ -80,7 +80,7 @@ def _notes_on_target(draft: Draft) -> Iterator[Note]:
             "the model was not asked again"
         )
         yield Note(Importance.BACKGROUND, text)
-    number_asked = len({key[0] for key in tally.requested})
+    number_asked = len({instance for instance, _, _ in tally.requested})
     chosen = plan.evaluation.extra.instances
     if chosen is not None:
         text = (
@@ -88,18 +88,13 @@ def _notes_on_target(draft: Draft) -> Iterator[Note]:
             "that extra.instances names, not of the benchmark"
         )
         yield Note(Importance.DOUBTFUL, text)
-    is_partial = chosen is not None or plan.evaluation.params.limit_samples is not None
-    parameters = plan.evaluation.task.helm.parameters
-    for name in plan.scenario_arguments:
-        if name in parameters and parameters[name].chooses_a_part:
-            is_partial = True
     number_in_data = number_asked
     drawn = output.read_run_record(plan.rundir.helm).drawn_sample
     if plan.evaluation.stop_when is not None and drawn is not None:
         # With stop_when, only a sample of the instances was asked.
         number_in_data = drawn.of
     described = plan.evaluation.task.about.instances
-    if described is not None and described != number_in_data and not is_partial:
+    if described is not None and described != number_in_data and not _is_partial(plan):
         text = (
             f"the data contain {number_in_data} instances, but {described} when this task was "
             "described: are they another version of the data?"
@@ -107,12 +102,24 @@ def _notes_on_target(draft: Draft) -> Iterator[Note]:
         yield Note(Importance.DOUBTFUL, text)
 
 
+def _is_partial(plan: Plan) -> bool:
+    """Return True if the configuration chooses a part of the benchmark's instances."""
+    evaluation = plan.evaluation
+    if evaluation.extra.instances is not None or evaluation.params.limit_samples is not None:
+        return True
+    parameters = evaluation.task.helm.parameters
+    return any(
+        name in parameters and parameters[name].chooses_a_part for name in plan.scenario_arguments
+    )
+
+
 def _notes_on_pictures(plan: Plan, run: output.HelmRun) -> Iterator[Note]:
-    """Yield a note on HELM's picture metrics that the run could not compute, and what they need."""
+    """Yield a note on HELM's picture metrics that the run could not compute, with their needs."""
     helm = plan.evaluation.task.helm
     left_out = []
     for metric in metrics_of(helm.run_spec, {**helm.arguments, **plan.scenario_arguments}):
-        if run.has_metric(metric.class_name.rpartition(".")[2]):
+        _, _, class_name = metric.class_name.rpartition(".")  # without its module
+        if run.has_metric(class_name):
             continue
         needed = [*metric.packages, *map(str, metric.weights)]
         if metric.people:
@@ -252,7 +259,7 @@ def _notes_on_absent_metrics(draft: Draft) -> Iterator[Note]:
         )
 
 
-_NOT_CONFINED = (
+_UNKNOWN_SANDBOX = (
     "HELM, not eval-factory, executed the answers: whether they ran in a sandbox is not known"
 )
 NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
@@ -263,8 +270,8 @@ def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
 
     Args:
         plan: the plan of the run.
-        earlier: the notes of the earlier result, if this result was collected before. They are used
-            if the data were deleted since.
+        earlier: the notes of the stored result, if there is one. They are used if the data were
+            deleted since.
 
     Raises:
         HelmError: HELM's record of the run cannot be read.
@@ -327,9 +334,8 @@ def notes_on_age(plan: Plan, provenance: Provenance) -> Iterator[Note]:
 
     There is no note for the demo endpoint and the sample benchmark.
     """
-    # A try of this program; not a trial of HELM, which differs from others in its examples.
-    is_trial = plan.evaluation.endpoint.is_demo or "sample" in plan.evaluation.task.about.tags
-    if not is_trial:
+    is_demo = plan.evaluation.endpoint.is_demo
+    if not is_demo and "sample" not in plan.evaluation.task.about.tags:
         yield from note_on_cutoff(provenance, "target.api_endpoint.training_cutoff")
 
 
@@ -337,7 +343,7 @@ def note_on_cutoff(provenance: Provenance, cutoff_key: str) -> Iterator[Note]:
     """Yield a note if these dates allow that the model was trained on the answers.
 
     Args:
-        provenance: has the date of the data's publication, and the model's training cut-off.
+        provenance: contains the date of the data's publication, and the model's training cut-off.
         cutoff_key: the configuration key by which the user states the training cut-off.
     """
     public = provenance.published
@@ -361,7 +367,7 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
     """Return notes on how the code in the answers was executed."""
     helm = plan.evaluation.task.helm
     if helm.run_spec in NOT_CONFINED_RUN_SPECS:
-        return [Note(Importance.DOUBTFUL, _NOT_CONFINED)]
+        return [Note(Importance.DOUBTFUL, _UNKNOWN_SANDBOX)]
     record = output.read_run_record(plan.rundir.helm)
     notes = []
     # The record names a sandbox even if no answer of this run spec is executed.
@@ -395,5 +401,5 @@ def _has_rows(database: Path) -> bool:
                 connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone()  # noqa: S608
                 for name in quoted
             )
-    except sqlite3.Error:  # a file that cannot be read is not shown to be empty
+    except sqlite3.Error:  # such a file is not known to be empty
         return True

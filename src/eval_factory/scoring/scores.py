@@ -19,9 +19,12 @@ from eval_factory.tasks.errata import CORRECTED
 
 InstanceKey = tuple[str, int, str | None]  # (instance id, trial, perturbation)
 _WORST = ".worst"
-"""The suffix of a perturbation if the value of an instance is its lowest, perturbed or not."""
+"""The suffix of the perturbation of a worst-case metric.
+
+In such a metric, the value of an instance is the lowest value of its original and perturbed forms.
+"""
 ORIGINAL = ".original"
-"""The suffix of a perturbation if the value of an instance is that before the perturbation."""
+"""The suffix of the perturbation of a metric with the values before the perturbation."""
 
 
 @dataclass
@@ -39,12 +42,15 @@ class MetricValues:
     perturbation: str | None = None
     # the number of observations in the value of an instance, if it is not 1
     counts: dict[InstanceKey, int] = field(default_factory=dict)
-    parts: Mapping[InstanceKey, Sequence[InstanceKey]] = field(default_factory=dict)
-    """Worst case -> the instances whose lowest value is its value; empty for other metrics."""
+    forms: Mapping[InstanceKey, Sequence[InstanceKey]] = field(default_factory=dict)
+    """Key of a derived value -> the forms of the instance, original and perturbed, that it counts.
+
+    The derived value is the lowest value of these forms. Empty unless `is_derived`.
+    """
     # id of an instance -> its source; None if the task declares no sources
     clusters: Mapping[str, str] | None = None
-    # the number of looks at the sample, as `intervals.describe` needs it; not always a whole
-    # number, because scoring/sequential.py expresses another alpha by more or fewer looks
+    # the number of looks at the sample, for `intervals.describe`; it may be a fraction, because
+    # scoring/sequential.py expresses another alpha than 5 % by more or fewer looks
     looks: float = 1
     # the lowest possible value of each instance, if these differ, as for a rubric
     lowest: Mapping[InstanceKey, float] | None = None
@@ -82,7 +88,7 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
             continue
         label = output.score_label(stat.name, main_split)
         if label in by_label:
-            # Several of HELM's statistics have this label: each is the mean over a part.
+            # Several of HELM's statistics have this label: each is the mean of some instances.
             by_label[label].helm_mean = None
         else:
             perturbation = output.perturbation_label(stat.name)
@@ -114,7 +120,7 @@ def is_derived(metric: MetricValues) -> bool:
 def _family_of(metric: MetricValues) -> str:
     """Return the family of perturbations, such as robustness, of a derived metric.
 
-    Return the perturbation's own name if the perturbation is not a family.
+    A single perturbation is its own family.
     """
     return str(metric.perturbation).removesuffix(_WORST).removesuffix(ORIGINAL)
 
@@ -122,16 +128,16 @@ def _family_of(metric: MetricValues) -> str:
 def _add_worst_cases(
     metric: MetricValues, metrics: Sequence[MetricValues], applied: Mapping[str, set[str]]
 ) -> None:
-    """Add the values of instances to a metric of worst cases, or of instances before perturbation.
+    """Add the values of instances to a derived metric; leave other metrics unchanged.
 
-    HELM stores only the means of these metrics. The values are computed as in
+    HELM stores only the means of derived metrics. The values are computed as in
     `compute_worst_case_metrics` (helm/benchmark/metrics/metric.py): the lowest value of an
     instance, original and perturbed. Instances that no perturbation changed count for the families
     robustness and fairness only. No values are added if HELM stored a mean of several observations
     for an instance.
 
     Args:
-        metric: the metric that gets the values; other metrics than derived ones stay unchanged.
+        metric: the metric that gets the values.
         metrics: all metrics of the run.
         applied: family of perturbations -> the names of its perturbations that were applied.
     """
@@ -149,20 +155,22 @@ def _add_worst_cases(
                 values = {}
                 break
             values |= candidate.values
-    # A single perturbation is its own family. Then, only the instances that it changed count.
-    counted = set()
+    # If the family is a single perturbation, only the instances that it changed count.
+    is_single = family in perturbations
+    counted = set()  # (instance id, trial)
+    for instance, trial, perturbation in values:
+        if perturbation is not None or not is_single:
+            counted.add((instance, trial))
+    forms: dict[InstanceKey, list[InstanceKey]] = {}
     for key in values:
-        is_perturbed = bool(key[2])
-        if is_perturbed or family not in perturbations:
-            counted.add(key[:2])
-    parts: dict[InstanceKey, list[InstanceKey]] = {}
-    for key in values:
-        if key[:2] in counted and not (only_original and key[2]):
-            parts.setdefault((*key[:2], metric.perturbation), []).append(key)
-    metric.parts = parts
+        instance, trial, perturbation = key
+        is_used = perturbation is None or not only_original
+        if is_used and (instance, trial) in counted:
+            forms.setdefault((instance, trial, metric.perturbation), []).append(key)
+    metric.forms = forms
     metric.values = {}
-    for key, keys in parts.items():
-        metric.values[key] = min(values[part] for part in keys)
+    for key, forms_of_instance in forms.items():
+        metric.values[key] = min(values[form] for form in forms_of_instance)
 
 
 def _add_values(
@@ -171,12 +179,12 @@ def _add_values(
     """Add the values of the instances to the metrics.
 
     Args:
-        metrics: label -> metric.
+        metrics: a dict from label to metric.
         run: HELM's run.
         main_split: the split whose metrics have labels without a split.
 
     Returns:
-        Each applied family of perturbations -> the names of its perturbations.
+        A dict from each applied family of perturbations to the names of its perturbations.
     """
     keys: dict[InstanceKey, InstanceKey] = {}
     labels: dict[tuple[str, str | None, output.Perturbation | None], str] = {}
@@ -238,8 +246,8 @@ def score_of(
 ) -> Score | None:
     """Return the score of a metric; None if it cannot be computed without the missing instances.
 
-    If an instance is missing, the score is computed only if the metric is a mean of the instances'
-    values, and if an instance with a value is left.
+    With missing instances, two conditions must be met: the metric is a mean of the instances'
+    values, and an instance with a value is left.
 
     Args:
         metric: the metric.
@@ -274,14 +282,14 @@ def with_missing_counted(
     Missing instances without an entry in `values` do not get an entry.
     """
     if failed_as_zero:
-        return _with_missing_as(0.0, values, missing)
+        return _with_missing_as(values, missing, replacement=0.0)
     return {key: value for key, value in values.items() if key not in missing}
 
 
 def _with_missing_as(
-    replacement: float, values: Mapping[InstanceKey, float], missing: Collection[InstanceKey]
+    values: Mapping[InstanceKey, float], missing: Collection[InstanceKey], *, replacement: float
 ) -> dict[InstanceKey, float]:
-    """Return the values; the replacement is the value of each missing instance that has a value."""
+    """Return the values, with the values of missing instances replaced."""
     counted = dict(values)
     for key in missing:
         if key in counted:
@@ -369,9 +377,9 @@ def bounds_of(metric: MetricValues, missing: set[InstanceKey]) -> Bounds | None:
     """Return the lowest and the highest score that the missing instances allow.
 
     In the lowest score, every missing instance has the lowest possible value; in the highest score,
-    the highest possible value. The two are equal if no instance is missing. Return None if there
-    are no values, or if a value that is not missing lies outside the metric's scale (0 to 1 if the
-    scale is unknown).
+    the highest possible value. The two are equal if no instance is missing. An unknown scale is
+    taken to be 0 to 1. Return None if there are no values, or if an instance that is not missing
+    has a value outside the scale.
     """
     if not metric.values:
         return None
@@ -382,6 +390,6 @@ def bounds_of(metric: MetricValues, missing: set[InstanceKey]) -> Bounds | None:
     if missing.isdisjoint(metric.values) and metric.helm_mean is not None:
         # HELM's mean may be something other than the mean of the values, such as a ratio.
         return metric.helm_mean, metric.helm_mean
-    worst = _with_missing_as(low, metric.values, missing)
-    best = _with_missing_as(high, metric.values, missing)
+    worst = _with_missing_as(metric.values, missing, replacement=low)
+    best = _with_missing_as(metric.values, missing, replacement=high)
     return helm_mean(worst), helm_mean(best)

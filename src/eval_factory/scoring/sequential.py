@@ -1,7 +1,7 @@
 """Applies the rule of `extra.stop_when`, which may end a run before all instances were asked.
 
-The program looks at the score several times while the sample grows, and stops if the rule is
-fulfilled. Let K be the number of looks. The interval of each look misses the true mean with a
+The program looks at the score several times while the sample grows, and stops the run when the rule
+is fulfilled. Let K be the number of looks. The interval of each look misses the true mean with a
 probability of alpha / K. The probability that at least one of the intervals misses the true mean is
 therefore at most alpha (Bonferroni's inequality), whenever the run stops. Confidence sequences made
 by betting (I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024) are wider for few looks, as
@@ -21,10 +21,16 @@ from eval_factory.core.safe_files import parse_json
 from eval_factory.helm import names, output
 from eval_factory.plan.run_plan import STOP_WHEN, Plan
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.intervals import PROPORTION, TAIL_ALPHA
+from eval_factory.scoring.intervals import PROPORTION, TAIL_ALPHA, Bounds
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
-from eval_factory.scoring.scores import InstanceKey, helm_mean, mean_score, with_missing_counted
+from eval_factory.scoring.scores import (
+    InstanceKey,
+    MetricValues,
+    helm_mean,
+    mean_score,
+    with_missing_counted,
+)
 
 
 def looks_up_to(first: int, all_instances: int) -> tuple[int, ...]:
@@ -45,7 +51,7 @@ def bias_of_stopping(stop: StopWhen) -> str | None:
     """Return a warning that the score of a stopped run is biased; None if the rule causes no bias.
 
     A run that stops because of a good score stops more often if the score is good by chance. A rule
-    about the width of the interval has no such bias.
+    about the width of the interval causes no such bias.
     """
     if stop.beats_floor:
         size = (
@@ -116,7 +122,7 @@ class Looks(Part):
     def weigh(self, draft: Draft) -> None:
         """Report the score and the interval at each look, and if the run stopped early; add notes.
 
-        This phase follows the floors, because a rule may compare the interval with a floor.
+        The floors are added before this hook is called: a rule may compare them with the interval.
 
         Raises:
             ConfigError: No interval of this metric is valid at several looks, or the rule needs a
@@ -126,13 +132,7 @@ class Looks(Part):
         asked = self.drawn.asked
         looks = tuple(self._look(draft, size) for size in self.sizes if size <= asked)
         holds = bool(looks) and self._is_fulfilled(draft, looks[-1])
-        usage = draft.usage.this_run.total
-        requests_per_instance = (usage.requests + usage.cached) / asked
-        saved_requests = round(requests_per_instance * (self.max_instances - asked))
-        cost = draft.usage.all_runs.total.cost
-        saved_cost = None
-        if cost is not None and not cost.unpriced_requests:
-            saved_cost = cost.value / cost.priced_requests * saved_requests
+        saved_requests, saved_cost = self._saved(draft)
         rule: dict[str, Any] = {
             **stop.rules,
             "alpha": stop.alpha,
@@ -141,7 +141,14 @@ class Looks(Part):
         }
         stopped = holds and asked < self.max_instances
         draft.stopped_early = StoppedEarly(
-            rule, looks, asked, self.drawn.of, holds, stopped, saved_requests, saved_cost
+            rule,
+            looks,
+            asked=asked,
+            of=self.drawn.of,
+            holds=holds,
+            stopped=stopped,
+            saved_requests=saved_requests,
+            saved_cost=saved_cost,
         )
         if asked < self.drawn.of:
             sample = f"{asked} of {self.drawn.of} instances, drawn at random with seed {stop.seed}"
@@ -156,6 +163,20 @@ class Looks(Part):
             )
             draft.notes.add(Importance.BACKGROUND, text)
 
+    def _saved(self, draft: Draft) -> tuple[int, float | None]:
+        """Return the number of requests that the rule saved, and their cost.
+
+        The cost is None if prices are not known.
+        """
+        asked = self.drawn.asked
+        usage = draft.usage.this_run.total
+        requests_per_instance = (usage.requests + usage.cached) / asked
+        saved_requests = round(requests_per_instance * (self.max_instances - asked))
+        cost = draft.usage.all_runs.total.cost
+        if cost is None or cost.unpriced_requests:
+            return saved_requests, None
+        return saved_requests, cost.value / cost.priced_requests * saved_requests
+
     def _look(self, draft: Draft, size: int) -> Look:
         """Return the score and the interval of the first `size` instances.
 
@@ -167,8 +188,9 @@ class Looks(Part):
                 scale with known ends.
         """
         metric = draft.main_values
+        without_score = Look(size, value=None, ci_low=None, ci_high=None)
         if metric is None or not metric.values:
-            return Look(size, None, None, None)
+            return without_score
         if metric.helm_mean not in (None, helm_mean(metric.values)):
             problem = "is not a mean over instances: no interval is valid at several looks"
             raise ConfigError(f"{STOP_WHEN}: {draft.main} {problem}")
@@ -180,37 +202,47 @@ class Looks(Part):
             first_values, draft.missing, failed_as_zero=draft.missing_as_zero
         )
         if self.stop.differs_from is not None:
-            differences = {}
-            for key, value in values.items():
-                if key[0] in self.other_values:
-                    differences[key] = value - self.other_values[key[0]]
-            values = differences
-            score = draft.scores.get(draft.main)
-            low, high = PROPORTION
-            if score is not None and score.scale:
-                low, high = score.scale
-            all_values = (*metric.values.values(), *self.other_values.values())
-            if not all(low <= value <= high for value in all_values):
-                raise ConfigError(
-                    f"{STOP_WHEN}.differs_from: the scale of {draft.main} has no known ends"
-                )
-            # The scale of the differences is twice as wide as that of the values.
-            metric = replace(metric, scale=(low - high, high - low), lowest=None)
+            values = self._differences(values)
+            metric = replace(metric, scale=self._scale_of_differences(draft, metric), lowest=None)
         if not values:
-            return Look(size, None, None, None)
-        # `mean_score` divides an alpha of 5 % by the number of looks. Another alpha is expressed as
-        # more, or fewer, looks.
+            return without_score
+        # `mean_score` divides an alpha of 5 %, which is 2 * TAIL_ALPHA, by the number of looks.
+        # Another alpha is expressed as more, or fewer, looks.
         looks = len(self.sizes) * 2 * TAIL_ALPHA / self.stop.alpha
         score_at_look = mean_score(replace(metric, looks=looks), values)
         stats = score_at_look.stats
         return Look(size, score_at_look.value, stats.ci_low, stats.ci_high)
 
-    def _is_fulfilled(self, draft: Draft, look: Look) -> bool:
-        """Return True if the interval at this look fulfils the rule.
+    def _differences(self, values: Mapping[InstanceKey, float]) -> dict[InstanceKey, float]:
+        """Return the differences of these values from the other run's values.
 
-        The rule is one of: a narrow interval, a difference from another run, or a score that is
-        better than the floor.
+        Instances without a value in the other run are left out.
         """
+        differences = {}
+        for key, value in values.items():
+            if key[0] in self.other_values:
+                differences[key] = value - self.other_values[key[0]]
+        return differences
+
+    def _scale_of_differences(self, draft: Draft, metric: MetricValues) -> Bounds:
+        """Return the lowest and the highest possible difference between two values of the metric.
+
+        Raises:
+            ConfigError: A value of one of the runs lies outside the known scale of the metric.
+        """
+        low, high = PROPORTION
+        score = draft.scores.get(draft.main)
+        if score is not None and score.scale:
+            low, high = score.scale
+        all_values = (*metric.values.values(), *self.other_values.values())
+        if not all(low <= value <= high for value in all_values):
+            raise ConfigError(
+                f"{STOP_WHEN}.differs_from: the scale of {draft.main} has no known ends"
+            )
+        return low - high, high - low
+
+    def _is_fulfilled(self, draft: Draft, look: Look) -> bool:
+        """Return True if the interval at this look fulfils the rule."""
         stop = self.stop
         if look.ci_low is None or look.ci_high is None:
             return False
@@ -218,6 +250,7 @@ class Looks(Part):
             return (look.ci_high - look.ci_low) / 2 <= stop.half_width
         if stop.differs_from is not None:
             return not look.ci_low <= 0 <= look.ci_high
+        # The remaining rule, `beats_floor`, wants a score above the best score without a model.
         floor = draft.floors.get(draft.main)
         if floor is None or floor.assumed:
             return False

@@ -86,10 +86,9 @@ def _settings_of_plain_questions(
 def _differs_in_limits_alone(
     settings: Mapping[str, Any], all_settings: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Return True if some other settings differ from these in the token limits alone."""
-    without_limits = _without_limits(settings)
-    remaining = [second for second in all_settings if second is not settings]
-    return without_limits in map(_without_limits, remaining)
+    """Return True if other settings are equal to these settings, except for the token limits."""
+    other_settings = [second for second in all_settings if second is not settings]
+    return _without_limits(settings) in map(_without_limits, other_settings)
 
 
 def _without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,7 +127,7 @@ class StatedModels(Part):
 
         Args:
             endpoints: the endpoints of the model and of the judges.
-            used: the cache keys of all answers, of any role, that the result is computed from.
+            used: the cache keys of all answers that the result is computed from, of any role.
             servers: cache key of an answer -> URL of the server that gave the answer; needed only
                 if an endpoint has several servers.
         """
@@ -175,10 +174,11 @@ class StatedModels(Part):
     def endpoints(
         self, judge_prompts: Mapping[str, tuple[str, ...] | None]
     ) -> dict[str, AskedEndpoint]:
-        """Return role -> the requests to its endpoint, and the models that the answers state.
+        """Return a dict from each role to the requests to its endpoint, with the stated models.
 
         Args:
-            judge_prompts: judge -> SHA-256 of each template of its prompt; None if not recorded.
+            judge_prompts: a dict from each judge to the SHA-256 of each template of its prompt;
+                None if not recorded.
         """
         by_role = {}
         for role, endpoint in self._asked.items():
@@ -222,13 +222,10 @@ def host_in(url: str) -> str:
 def notes_on_models(
     endpoints: Mapping[str, AskedEndpoint], judges: Collection[str]
 ) -> Iterator[Note]:
-    """Yield notes on the models that answered.
-
-    The notes are about answers of another model than requested, answers that are many days apart,
-    judges that are the evaluated model, and several judges that are the same model.
+    """Yield notes on the models that answered, and on judges that are not independent.
 
     Args:
-        endpoints: role -> the requests to the endpoint, and the models that answered.
+        endpoints: a dict from each role to the requests, and the models that answered.
         judges: the roles of the judges.
     """
     for role, endpoint in endpoints.items():

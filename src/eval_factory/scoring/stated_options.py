@@ -23,8 +23,9 @@ def lenient_metrics(
 
     Args:
         metrics: HELM's metrics.
-        values: instance -> 1 if the stated option is right, else 0. An instance without an answer
-            is absent. Its value in the new metric is 0, so that the bounds include the instance.
+        values: a dict from each instance to 1 if the stated option is right, else to 0. Instances
+            without an answer are absent. Their value in the new metric is 0, so that the bounds
+            include these instances.
     """
     name = METRIC + LENIENT
     lenient = []

@@ -35,16 +35,16 @@ from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
 from eval_factory.tasks.jury_form import HELMS_FORM, SHARES_FORM
 
-_MAX_LABEL = 80  # the maximum length of a source's name, in characters
+_MAX_SOURCE_NAME = 80  # the maximum length of a source's name, in characters
 MAX_REASON = 40  # the maximum length of a finish reason in a note, in characters
 
 
 @dataclass(frozen=True)
-class Clusters:
-    """The rule that finds the source of a task's instances, and what is known of the sources."""
+class SourceFinder:
+    """Finds the sources of a task's instances, by the task's rule and by known sources."""
 
     rule: ClusterRule
-    # the text that the rule finds in an instance -> the source, according to the data files
+    # the text that the rule finds in an instance -> the source that the data files state for it
     recorded: Mapping[str, str] = field(default_factory=dict)
     # id of an instance -> its source in the stored result; empty unless a data file was deleted
     remembered: Mapping[str, str] = field(default_factory=dict)
@@ -55,14 +55,14 @@ class Clusters:
         rule: ClusterRule | None,
         folder: Path,
         remembered: Mapping[str, str] = MappingProxyType({}),
-    ) -> Clusters | None:
-        """Return the sources; None if the task declares no rule.
+    ) -> SourceFinder | None:
+        """Return the finder; None if the task declares no rule.
 
         Args:
             rule: the task's rule.
             folder: the folder of the scenario's data.
-            remembered: id of an instance -> its source, as an earlier collection found it. Used if
-                a data file that the rule needs was deleted since.
+            remembered: a dict from the id of an instance to its source in the stored result. Used
+                if a data file that the rule needs was deleted since.
         """
         if rule is None:
             return None
@@ -75,10 +75,10 @@ class Clusters:
             except (OSError, ValueError):  # without the file, each instance is its own source
                 continue
             if isinstance(loaded, list):
-                recorded.update(_labels_in(loaded, rule))
+                recorded.update(_sources_in(loaded, rule))
         return cls(rule, recorded)
 
-    def label_of(self, instance: output.Instance) -> str:
+    def source_of(self, instance: output.Instance) -> str:
         """Return the name of an instance's source, on one line.
 
         Return a hash instead of a long text, because the text may be a patient's note. Return the
@@ -92,12 +92,12 @@ class Clusters:
         line = " ".join((text or "").split())
         if not line:
             return instance.id
-        if len(line) <= _MAX_LABEL:
+        if len(line) <= _MAX_SOURCE_NAME:
             return line
         return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _labels_in(records: Sequence[Any], rule: ClusterRule) -> Iterator[tuple[str, str]]:
+def _sources_in(records: Sequence[Any], rule: ClusterRule) -> Iterator[tuple[str, str]]:
     """Yield (key, source) for each record of a data file that has a key and a source.
 
     A rule lists several fields for the source; the first field with a value counts.
@@ -106,9 +106,9 @@ def _labels_in(records: Sequence[Any], rule: ClusterRule) -> Iterator[tuple[str,
         if not isinstance(record, Mapping):
             continue
         key = record.get(rule.key or "")  # `or ""` for the type checker: such a rule has a key
-        labels = [record[name] for name in rule.labels if record.get(name)]
-        if key and labels:
-            yield str(key), str(labels[0])
+        sources = [record[name] for name in rule.labels if record.get(name)]
+        if key and sources:
+            yield str(key), str(sources[0])
 
 
 @dataclass
@@ -149,25 +149,28 @@ class Tally(Part):
     nothing_right: int = 0
     has_pictures: bool = False  # True if any question shows a picture
     # the instances that repeat the question of an earlier instance
-    rows: request_states.RepeatedRows = field(default_factory=request_states.RepeatedRows)
+    repeated: request_states.RepeatedInstances = field(
+        default_factory=request_states.RepeatedInstances
+    )
     # id of an instance -> the name of its source
     clusters: dict[str, str] = field(default_factory=dict)
-    sources: Clusters | None = None  # finds the source of an instance; None without a rule
+    # None if the task declares no rule for sources
+    source_finder: SourceFinder | None = None
     is_quasi: bool = False  # True if HELM computed a quasi metric, such as quasi_exact_match
-    # the hash of all prompts, except those of further askings
-    prompts: Any = field(default_factory=hashlib.sha256)
+    # the SHA-256 of all prompts, except those of further askings
+    prompts_hash: Any = field(default_factory=hashlib.sha256)
     causes: Causes = field(default_factory=Causes)  # why requests to the model or judges failed
 
     @classmethod
     def of(
-        cls, plan: Plan, run: output.HelmRun, sources: Mapping[str, str] = MappingProxyType({})
+        cls, plan: Plan, run: output.HelmRun, remembered: Mapping[str, str] = MappingProxyType({})
     ) -> Tally:
         """Return a tally without any requests.
 
         Args:
             plan: the plan of the run.
             run: HELM's run.
-            sources: id of an instance -> its source, as an earlier collection found it.
+            remembered: a dict from the id of an instance to its source in the stored result.
         """
         helm = plan.evaluation.task.helm
         data = output.scenario_folder(plan.rundir.helm, run.scenario_name or helm.scenario)
@@ -179,37 +182,44 @@ class Tally(Part):
             form = SHARES_FORM
         return cls(
             ratings=Ratings(form=form),
-            sources=Clusters.of(helm.cluster, data, sources),
+            source_finder=SourceFinder.of(helm.cluster, data, remembered),
             is_quasi=any(stat.name.name in QUASI_METRICS for stat in run.stats),
         )
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         """Count a request and its answer, and add the facts about its instance."""
+        self._see_prompt(key, state)
+        self._see_instance(key, state.instance)
+        if not self.count_failure(key, state):
+            self._see_answer(key, state)
+
+    def _see_prompt(self, key: InstanceKey, state: output.RequestState) -> None:
+        """Add the prompt to the hash of all prompts, and the question to the repeated questions."""
         instance = state.instance
-        self.splits[instance.split or ""].add(instance.id)
         sent = (
             request_states.media_prompt_of(state)
             or state.request.get("messages")
             or state.request.get("prompt")
         )
         if not is_asked_again(key[2]):
-            self.prompts.update(json.dumps([instance.id, sent]).encode())
+            self.prompts_hash.update(json.dumps([instance.id, sent]).encode())
         if instance.perturbation is None:
             # The text of a conversation is empty; its messages contain the question.
             question = instance.input.text or json.dumps(sent)
-            self.rows.add(
-                instance.id,
-                f"{instance.split}: {question}",
-                *request_states.gold_and_choices(instance),
-            )
-        source = None
-        if self.sources is not None:
-            source = self.sources.rule.field
-            # A perturbation may alter the words that the rule finds, so the original text decides
-            # if it is seen.
+            gold, choices = request_states.gold_and_choices(instance)
+            self.repeated.add(instance.id, f"{instance.split}: {question}", gold, choices)
+
+    def _see_instance(self, key: InstanceKey, instance: output.Instance) -> None:
+        """Add the instance to its split and groups, and count the facts about its question."""
+        self.splits[instance.split or ""].add(instance.id)
+        source_field = None
+        if self.source_finder is not None:
+            source_field = self.source_finder.rule.field
+            # A perturbation may alter the words that the rule finds. The source of the original
+            # text therefore replaces that of a perturbed text.
             if instance.perturbation is None or instance.id not in self.clusters:
-                self.clusters[instance.id] = self.sources.label_of(instance)
-        for name, value in groups_of(instance, source).items():
+                self.clusters[instance.id] = self.source_finder.source_of(instance)
+        for name, value in groups_of(instance, source_field).items():
             self.members[name][value].append(key)
         self.has_pictures = self.has_pictures or request_states.shows_picture(instance)
         if self.is_quasi:
@@ -220,8 +230,9 @@ class Tally(Part):
             ]
             if any(map(becomes_nothing, right_texts)):
                 self.nothing_right += 1
-        if self.count_failure(key, state):
-            return
+
+    def _see_answer(self, key: InstanceKey, state: output.RequestState) -> None:
+        """Count an answer that is withheld, empty, cut off, or ended for an unknown reason."""
         if request_states.was_filtered(state):
             self.filtered.add(key)
         elif not request_states.text_of(state).strip():
@@ -234,10 +245,7 @@ class Tally(Part):
             self.unknown_reasons[one_line(str(reason), MAX_REASON)] += 1
 
     def see_other_form(self, key: InstanceKey, state: output.RequestState) -> None:
-        """Count the request of a question in another form, and its failure if it failed.
-
-        The answer is not counted.
-        """
+        """Count the request, and its failure if it failed; do not count the answer."""
         self.count_failure(key, state)
 
     def count_failure(self, key: InstanceKey, state: output.RequestState) -> bool:
@@ -292,32 +300,32 @@ class Tally(Part):
 
 
 def notes_on_clusters(
-    rule: ClusterRule | None, labels: Mapping[str, str], main: Score | None
+    rule: ClusterRule | None, clusters: Mapping[str, str], main: Score | None
 ) -> list[Note]:
     """Return the notes on instances that share a source.
 
     Args:
         rule: the task's rule for sources; None if the task declares no rule.
-        labels: id of an instance -> its source.
+        clusters: a dict from the id of an instance to its source.
         main: the main score.
     """
     if rule is None:
         return []
-    count = len(labels)
-    sources = len(set(labels.values()))
+    count = len(clusters)
+    sources = len(set(clusters.values()))
     notes = []
     if sources < count:
         shared = f"the {count} instances come from {sources} sources ({rule.what})"
         dependent = "the intervals do not count instances of one source as independent"
         notes.append(Note(Importance.BACKGROUND, f"{shared}: {dependent}"))
-    few = few_sources(list(labels.values()))
+    few = few_sources(list(clusters.values()))
     if few is not None:
         notes.append(Note(Importance.DOUBTFUL, f"{few} ({rule.what})"))
     if main is None or main.stats.design_effect is None:
         return notes
     effect = main.stats.design_effect
-    # The sample is worth its size divided by the effect. An effect of 2 or less gets no note.
-    if effect > 2:
+    if effect > 2:  # a smaller effect is not worth a note
+        # The sample is worth as much as this number of independent instances.
         independent = formats.decimals(main.stats.count / effect, 0)
         text = (
             f"the {main.stats.count} instances of the main score are worth {independent} "

@@ -37,6 +37,9 @@ JUDGE_CORRECTED = ".judge_corrected"
 passport.
 """
 
+UNADJUSTED_LENGTH = 2_000
+"""The length of an answer, in characters, for which the adjustment for the length is 0."""
+
 RUBRICS = "rubrics"
 TAGS = "tags"
 _CLUSTER = "cluster"
@@ -157,7 +160,7 @@ def length_adjusted(score: float, length: int) -> float:
         score: the score of the case, at most 1.
         length: the length of the answer in characters.
     """
-    return score - 0.0147 * (length - 2000) / 500
+    return score - 0.0147 * (length - UNADJUSTED_LENGTH) / 500
 
 
 def case_bounds(

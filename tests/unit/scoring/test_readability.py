@@ -19,7 +19,7 @@ from eval_factory.scoring.readability import (
     AnswerForm,
     Readability,
     answer_form_of,
-    nothing_is_right,
+    empty_answer_is_right,
     part_read,
 )
 from eval_factory.scoring.reportable import Unreadable, reasons_against
@@ -204,7 +204,7 @@ def unless(*, impossible: bool) -> output.RequestState:
 
 def test_nothing_may_be_what_is_asked_for() -> None:
     asked = state(" "), unless(impossible=True), unless(impossible=False), state("null"), state()
-    assert [nothing_is_right(one) for one in asked] == [True, True, False, False, False]
+    assert [empty_answer_is_right(one) for one in asked] == [True, True, False, False, False]
 
 
 LETTER = AnswerForm(

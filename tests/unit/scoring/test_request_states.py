@@ -70,26 +70,31 @@ ROWS = [
 
 
 def test_a_row_is_repeated_where_question_and_gold_answer_are_there_already() -> None:
-    rows = request_states.RepeatedRows()
-    assert [rows.add(*row) for row in ROWS] == [False, False, True, False, True, False, False]
-    assert (rows.repeated, rows.with_another_gold) == ({"id2", "id4"}, {"id3", "id5"})
+    instances = request_states.RepeatedInstances()
+    assert [instances.add(*row) for row in ROWS] == [False, False, True, False, True, False, False]
+    assert (instances.with_same_gold, instances.with_another_gold) == (
+        {"id2", "id4"},
+        {"id3", "id5"},
+    )
 
 
 def test_the_answers_to_choose_from_are_a_part_of_the_question() -> None:
-    rows = request_states.RepeatedRows()
+    instances = request_states.RepeatedInstances()
     choices = ["x", "all"], ["y", "all"], ["all", "x"]
-    repeated = [rows.add(f"id{number}", "Which?", "all", one) for number, one in enumerate(choices)]
-    assert (repeated, rows.with_another_gold) == ([False, False, True], set())
-    assert not rows.add("id3", "Which?", "x", ["all", "x"])
-    assert rows.with_another_gold == {"id3"}
+    repeated = [
+        instances.add(f"id{number}", "Which?", "all", one) for number, one in enumerate(choices)
+    ]
+    assert (repeated, instances.with_another_gold) == ([False, False, True], set())
+    assert not instances.add("id3", "Which?", "x", ["all", "x"])
+    assert instances.with_another_gold == {"id3"}
 
 
 def test_notes_count_both_kinds() -> None:
-    rows = request_states.RepeatedRows()
-    assert list(rows.notes(9)) == []
+    instances = request_states.RepeatedInstances()
+    assert list(instances.notes(9)) == []
     for row in ROWS[:5]:
-        rows.add(*row)
-    repeated, other = rows.notes(7)
+        instances.add(*row)
+    repeated, other = instances.notes(7)
     says(repeated.text, "2 of 7 instances", "same question")
     says(other.text, "1 of 7 instances", "another gold answer")
     assert repeated.importance == other.importance == Importance.BACKGROUND

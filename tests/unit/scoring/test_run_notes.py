@@ -27,7 +27,7 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.provenance import provenance_of
 from eval_factory.scoring.reportable import demo_reasons
 from eval_factory.scoring.run_notes import (
-    _NOT_CONFINED,
+    _UNKNOWN_SANDBOX,
     NO_ROWS,
     notes_of,
     notes_on_age,
@@ -391,7 +391,7 @@ def test_how_answers_were_executed(tmp_path: Path) -> None:
     made = here(tmp_path, "helm:code:dataset=humaneval", **allowed)
     assert notes_on_data(made) == []
     elsewhere = here(tmp_path / "elsewhere", "helm:bigcodebench:version=v0.1.3", **allowed)
-    assert notes_on_data(elsewhere) == [(Importance.DOUBTFUL, _NOT_CONFINED)]
+    assert notes_on_data(elsewhere) == [(Importance.DOUBTFUL, _UNKNOWN_SANDBOX)]
     write(made, executed_by=["a process", "bubblewrap"])
     ((importance, confined),) = notes_on_data(made)
     assert importance is Importance.BACKGROUND

@@ -22,7 +22,7 @@ from eval_factory.scoring.jury import Jury
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.scoring.tally import _MAX_LABEL, Clusters, Tally, notes_on_clusters
+from eval_factory.scoring.tally import _MAX_SOURCE_NAME, SourceFinder, Tally, notes_on_clusters
 from eval_factory.tasks.framework import ClusterRule, load_framework
 from facts import says
 from known import there
@@ -37,8 +37,8 @@ def instance(text: str = "", number: int = 0, **extra: Any) -> output.Instance:
 
 
 def label(rule: ClusterRule, one: output.Instance, folder: Path = NOWHERE) -> str:
-    found = there(Clusters.of(rule, folder))
-    return found.label_of(one)
+    found = there(SourceFinder.of(rule, folder))
+    return found.source_of(one)
 
 
 def test_a_field_names_the_source() -> None:
@@ -52,11 +52,11 @@ def test_a_field_names_the_source() -> None:
 def test_a_long_source_is_its_hash() -> None:
     """It may be a patient's note, and every line of results.jsonl would repeat it."""
     rule = ClusterRule(what="note", text="(?s)(.+)")
-    assert label(rule, instance("x" * _MAX_LABEL)) == "x" * _MAX_LABEL
-    hashed = label(rule, instance("x" * (_MAX_LABEL + 1)))
+    assert label(rule, instance("x" * _MAX_SOURCE_NAME)) == "x" * _MAX_SOURCE_NAME
+    hashed = label(rule, instance("x" * (_MAX_SOURCE_NAME + 1)))
     assert len(hashed) == 16
-    assert hashed != label(rule, instance("x" * (_MAX_LABEL + 2)))
-    assert hashed == label(rule, instance("x" * (_MAX_LABEL + 1) + "\n", number=1))
+    assert hashed != label(rule, instance("x" * (_MAX_SOURCE_NAME + 2)))
+    assert hashed == label(rule, instance("x" * (_MAX_SOURCE_NAME + 1) + "\n", number=1))
     assert len(label(rule, instance("\ud800" * 99))) == 16
 
 
@@ -82,17 +82,17 @@ def test_what_was_found_is_looked_up_in_the_scenarios_data(tmp_path: Path) -> No
 def test_where_data_are_gone_sources_are_as_they_were(tmp_path: Path) -> None:
     known = {"id0": "T", "id1": "U"}
     for name in ("a.json", "b.json"):  # both are needed
-        found = there(Clusters.of(RECORDED, tmp_path, known))
-        assert [found.label_of(instance("Q: one", number)) for number in range(3)] == [
+        found = there(SourceFinder.of(RECORDED, tmp_path, known))
+        assert [found.source_of(instance("Q: one", number)) for number in range(3)] == [
             "T",
             "U",
             "id2",
         ]
         (tmp_path / name).write_text(json.dumps([{"q": "one", "tag": "V"}]))
-    here = there(Clusters.of(RECORDED, tmp_path, known))
-    assert here.label_of(instance("Q: one")) == "V"
-    by_field = there(Clusters.of(ClusterRule(what="note", field="cluster"), tmp_path, known))
-    assert by_field.label_of(instance(cluster="W")) == "W"
+    here = there(SourceFinder.of(RECORDED, tmp_path, known))
+    assert here.source_of(instance("Q: one")) == "V"
+    by_field = there(SourceFinder.of(ClusterRule(what="note", field="cluster"), tmp_path, known))
+    assert by_field.source_of(instance(cluster="W")) == "W"
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"{}", b"3", b"\xff"])
@@ -311,14 +311,14 @@ def test_an_instance_counts_once_for_each_trial_and_perturbation_and_repeated_ro
         row(4, "a", **TYPOS),
     )
     assert seen.requested == {*(key(number) for number in range(4)), key(1, 1), key(4, 0, "typos")}
-    assert (seen.rows.repeated, seen.rows.with_another_gold) == ({"id1"}, {"id3"})
+    assert (seen.repeated.with_same_gold, seen.repeated.with_another_gold) == ({"id1"}, {"id3"})
 
 
 def test_the_hash_of_the_prompts_is_of_ids_and_prompts_in_their_order(tmp_path: Path) -> None:
     """Two runs have asked the same where they have sent the same prompts for the same instances."""
     seen = seen_of(tmp_path, entry(0), failed(1), entry(2, request={}))
     expected = hashlib.sha256(b'["id0", "prompt 0"]["id1", "prompt 1"]["id2", null]')
-    assert seen.prompts.hexdigest() == expected.hexdigest()
+    assert seen.prompts_hash.hexdigest() == expected.hexdigest()
 
 
 def test_instances_are_grouped_by_their_texts_and_their_sub_split(tmp_path: Path) -> None:
