@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +77,7 @@ MAX_RATE_DIFFERENCE = 0.2
 MIN_MATCHED_SHARE = 0.5
 """A note warns if less than this share of the run's points belongs to labelled categories."""
 PSEUDO_CLUSTERS = 0.5
-"""The weight of the pseudo-cluster of each kind of pair, in mean cluster sizes.
+"""The number of pairs in the pseudo-cluster of each kind of pair, as a multiple of `_pseudo_size`.
 
 The constant of the same name in scoring/judge_calibration.py is 0.75. benchmarks/judge_coverage.py
 prints how often the intervals of this module cover the true score.
@@ -237,6 +237,7 @@ def _corrected_by_truth(
     """
     import numpy as np
 
+    # the effective number of conversations with labels, or of the run's sources if it is smaller
     units = min(rates.effective_conversations, intervals.effective_clusters(cases.clusters))
     if units < intervals.MIN_CLUSTERS:
         return NotCorrected(FEW_SOURCES)
@@ -532,7 +533,7 @@ class RubricCorrection(Part):
                 cases[key] = (0.0, 0.0)
         return cases
 
-    def _points_by_category(self, keys: Mapping[InstanceKey, object]) -> dict[str | None, float]:
+    def _points_by_category(self, keys: Iterable[InstanceKey]) -> dict[str | None, float]:
         """Return for each category the sum of its criteria's absolute points over these cases.
 
         The points of each case are shares of its positive points.

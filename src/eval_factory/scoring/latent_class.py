@@ -85,14 +85,14 @@ class _Kinds:
 
         zeros = np.zeros(len(judged))
         ones = np.ones(len(judged))
-        judged_not = ones - judged
+        judged_not_met = ones - judged
         labels_not_met = labels - labels_met
         # The likelihood of an item is a product of powers of the parameters p, and of 1 - p. These
         # arrays contain the exponents of p and of 1 - p, if the item is met in truth or not met.
         # Each array has a row for each parameter, in the order of `START`.
         if_met = np.array([ones, judged, zeros, labels_met, zeros])
-        complement_if_met = np.array([zeros, judged_not, zeros, labels_not_met, zeros])
-        if_not_met = np.array([zeros, zeros, judged_not, zeros, labels_not_met])
+        complement_if_met = np.array([zeros, judged_not_met, zeros, labels_not_met, zeros])
+        if_not_met = np.array([zeros, zeros, judged_not_met, zeros, labels_not_met])
         complement_if_not_met = np.array([ones, zeros, judged, zeros, labels_met])
         log_odds_not_met = np.vstack(
             [if_not_met - if_met, complement_if_not_met - complement_if_met]
