@@ -228,7 +228,7 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     tolerant_stream(sys.stdout).write(
         (json.dumps(checked.document()) if as_json else check_text(checked)) + "\n"
     )
-    if checked.missing or checked.altered:
+    if checked.incomplete or checked.altered:
         ctx.exit(NotReportableError.exit_code)
 
 

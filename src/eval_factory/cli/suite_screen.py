@@ -239,10 +239,10 @@ def check_text(checked: SuiteCheck) -> str:
     """Return the findings of a check of a suite as a text for the screen."""
     total = counted(len(checked.cells), "cell")
     outcome = f"complete: {total}"
-    if checked.missing:
-        outcome = f"not complete: {len(checked.missing)} of {total} without a complete result"
+    if checked.incomplete:
+        outcome = f"not complete: {len(checked.incomplete)} of {total} without a complete result"
     lines = [f"{checked.folder.root}: {outcome}"]
-    for cell in checked.missing:
+    for cell in checked.incomplete:
         reason = f": {one_line(cell.reason)}" if cell.reason else ""
         lines.append(f"  {cell.name}: {cell.status}{reason}")
         for text in cell.to_do:
@@ -257,7 +257,7 @@ def check_text(checked: SuiteCheck) -> str:
             lines.append(f"  note: {cell.name}: {one_line(cell.reason)}")
     if checked.running:
         lines.append("the suite is running: see 'eval-factory suite status'")
-    elif checked.missing:
+    elif checked.incomplete:
         lines += [_RESUME_HINT, f"  {checked.command}"]
     elif not checked.in_table:
         lines += [

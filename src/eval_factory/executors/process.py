@@ -73,7 +73,7 @@ def run_shown(
 
     Returns the ended process, and all events of the program except those about progress.
     """
-    tail = EventTail(spec.rundir.events, spec.run_id)
+    tail = EventTail(spec.rundir.events, run_id=spec.run_id)
     answers = AnswerTail(
         spec.rundir.cache_db, spec.run_id, spec.redactor, texts=spec.watch == "texts"
     )

@@ -70,7 +70,7 @@ class EventTail:
     a run id, all events of the file are read, from its beginning.
     """
 
-    def __init__(self, path: Path, run_id: str | None) -> None:
+    def __init__(self, path: Path, *, run_id: str | None) -> None:
         self._run_id = run_id
         offset = 0
         if run_id is not None and path.exists():

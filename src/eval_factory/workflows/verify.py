@@ -1,9 +1,8 @@
 """Verifies that an output folder was not altered.
 
-The checksums are compared, and all documents are made again from HELM's files and the cache and
-compared with the stored documents. Some differences are not findings: other versions or another
-machine, data that are no longer available, and values that depend on an errata, a reader or a
-statistics version that differs from today's.
+The files are compared with their checksums. All documents are made again from HELM's files and the
+cache, and compared with the stored documents. Some differences are not findings, for example those
+that another version of eval-factory, of the errata, of the reader or of the statistics may cause.
 """
 
 from __future__ import annotations
@@ -24,9 +23,10 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.results import Provenance
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.core.safe_files import foreign_files, parse_json
-from eval_factory.reading import VERSION
+from eval_factory.reading import VERSION as READER_VERSION
 from eval_factory.report.checksums import (
     ChecksumsError,
     digests_of,
@@ -56,7 +56,7 @@ NO_CHECKSUMS = (
     "not finish, or SHA256SUMS was deleted;"
     " everything else was verified"
 )
-_MISSING = "missing"  # used in place of the digest of a file that does not exist
+_MISSING = "missing"  # replaces the digest of a file that does not exist
 _RESULT = "evaluation_config.yaml"  # the file with the result
 WRONG_FILES = (
     ValueError,
@@ -80,6 +80,11 @@ class Finding:
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.file, self.field, self.message) if part)
+
+
+def finding_about_file(file: str, message: str) -> Finding:
+    """Return a finding about a file, not about one of its fields."""
+    return Finding(file, field="", message=message)
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,8 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
     own_paths = (*rundir.all_paths, *SuiteDir(folder).all_paths)
     foreign = []
     for path, why in foreign_files(folder, own_paths):
-        foreign.append(Finding(str(path.relative_to(folder)), "", f"{why}: it was not read"))
+        name = str(path.relative_to(folder))
+        foreign.append(finding_about_file(name, f"{why}: it was not read"))
     if foreign:
         return Verified(folder, tuple(dict.fromkeys(foreign)))
     if not any(
@@ -137,26 +143,22 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
             folder,
             unreadable="is not an output folder with a result; a run writes the result at its end",
         )
-    outcomes: list[Finding | str] = []
+    findings: list[Finding] = []
+    notes: list[str] = []
     state_findings: list[Finding] = []
-    error: Exception | None = None
     try:
-        for outcome in _findings_and_notes(rundir, state_findings):
-            # appended one by one: an error must not lose the earlier findings
-            outcomes.append(outcome)
-    except (EvalFactoryError, *WRONG_FILES) as raised:
-        error = raised
-    findings = []
-    for outcome in outcomes:
-        if isinstance(outcome, Finding):
-            findings.append(outcome)
-    notes = tuple(outcome for outcome in outcomes if isinstance(outcome, str))
-    if error is None:
-        # If a field of a file is known to be altered, the file's altered digest adds nothing.
-        altered_files = {finding.file for finding in findings}
-        findings += [finding for finding in state_findings if finding.file not in altered_files]
-        return Verified(folder, tuple(dict.fromkeys(findings)), notes)
-    return _unreadable_folder(folder, error, findings, state_findings, notes)
+        # The results are sorted one by one: an error must not lose the earlier findings.
+        for finding_or_note in _findings_and_notes(rundir, state_findings):
+            if isinstance(finding_or_note, Finding):
+                findings.append(finding_or_note)
+            else:
+                notes.append(finding_or_note)
+    except (EvalFactoryError, *WRONG_FILES) as error:
+        return _unreadable_folder(folder, error, findings, state_findings, tuple(notes))
+    # If a field of a file is known to be altered, the file's altered digest adds nothing.
+    altered_files = {finding.file for finding in findings}
+    findings += [finding for finding in state_findings if finding.file not in altered_files]
+    return Verified(folder, tuple(dict.fromkeys(findings)), tuple(notes))
 
 
 def _unreadable_folder(
@@ -170,6 +172,13 @@ def _unreadable_folder(
 
     The outcome has the findings, if there are any; otherwise the reason why the folder cannot be
     verified.
+
+    Args:
+        folder: the output folder.
+        error: why the documents cannot be made again.
+        findings: the findings before the error.
+        state_findings: the findings from the digests in .run_state.json.
+        notes: the notes before the error.
     """
     if isinstance(error, EvalFactoryError):
         message = str(error)
@@ -190,19 +199,19 @@ def _unreadable_folder(
         if separator:
             file = text_after_folder.split(":")[0].split(" ")[0]
         other_findings = [finding for finding in state_findings if finding.file != file]
-        return Verified(folder, (Finding(file, "", message), *other_findings), notes)
+        return Verified(folder, (finding_about_file(file, message), *other_findings), notes)
     if findings or state_findings:
         return Verified(
             folder, tuple(dict.fromkeys([*findings, *state_findings])), (*notes, reason)
         )
-    return Verified(folder, (), notes, reason)
+    return Verified(folder, notes=notes, unreadable=reason)
 
 
 def _findings_and_notes(rundir: RunDir, state_findings: list[Finding]) -> Iterator[Finding | str]:
     """Yield the findings and notes about an output folder.
 
-    `state_findings`: gets the findings from the digests in .run_state.json. They are separate,
-    because such a finding adds nothing if another finding is about the same file.
+    `state_findings`: the list to which the findings from the digests in .run_state.json are added.
+    Such a finding is not yielded, because it adds nothing to another finding about the same file.
     """
     yield from _checksum_findings(rundir)
     stored = _loaded(rundir)
@@ -221,10 +230,9 @@ def _findings_and_notes(rundir: RunDir, state_findings: list[Finding]) -> Iterat
     name = rundir.run_state.name
     # .run_state.json has the digests of the result's files, and of the files from which the result
     # was made. These digests reveal changes even if somebody has made SHA256SUMS again.
-    changed = differences(state.inputs, state.digest_of_inputs(vars(record)), "inputs")
-    state_findings += [
-        _finding(name, difference, f"this file and {_RESULT}") for difference in changed
-    ]
+    inputs = state.digest_of_inputs(vars(record))
+    for difference in differences(state.inputs, inputs, "inputs"):
+        state_findings.append(_finding(name, difference, f"this file and {_RESULT}"))
     state_findings += _digest_findings(rundir, state.files, f"{name} (files)")
     with recollected(rundir, stored) as made:
         yield from _file_findings(rundir, made, stored)
@@ -242,19 +250,19 @@ def _checksum_findings(rundir: RunDir) -> Iterator[Finding | str]:
     try:
         listed = read_checksums(rundir.checksums)
     except ChecksumsError as error:
-        yield Finding(rundir.checksums.name, "", str(error))
+        yield finding_about_file(rundir.checksums.name, str(error))
         return
     yield from _digest_findings(rundir, listed, rundir.checksums.name)
-    runs = []
+    helm_folders = []
     if not is_imported(rundir):
-        runs = [rundir.root / name for name in last_state(rundir).runs]
-    unlisted = sorted(digests_of(rundir, runs).keys() - listed.keys())
+        helm_folders = [rundir.root / name for name in last_state(rundir).runs]
+    unlisted = sorted(digests_of(rundir, helm_folders).keys() - listed.keys())
     if rundir.attestation.is_file() and rundir.attestation.name not in listed:
         unlisted.append(rundir.attestation.name)
     result_names = {path.name for path in (*rundir.results, rundir.run_config, rundir.attestation)}
     for name in unlisted:
         if name in result_names or name.startswith(f"{rundir.responses.name}/"):
-            yield Finding(name, "", "is not in SHA256SUMS")
+            yield finding_about_file(name, "is not in SHA256SUMS")
         else:
             yield f"{name} was added after the run"
 
@@ -263,44 +271,92 @@ def _file_findings(
     rundir: RunDir, made: Recollected, stored: StoredResult
 ) -> Iterator[Finding | str]:
     """Yield the differences between the stored documents and the documents made again."""
-    record = stored.result.provenance
-    errata = made.result.provenance.errata_version
-    reader = made.result.provenance.reader_version
-    is_other_version = (record.eval_factory, record.git_hash) != (__version__, checkout_commit())
-    changed_methods = changed_since(record.statistics_version)
-    if changed_methods:
-        names = "; ".join(method.name for method in changed_methods)
-        note = f"statistics version {record.statistics_version}; here it is {STATISTICS_VERSION}"
-        yield f"{note}: it computes these in another way, and they were not compared: {names}"
-    not_compared: tuple[Path, ...] = (made.rundir.report_html, made.rundir.report_md)
-    if record.errata_version != errata:
-        note = f"corrected with errata version {record.errata_version}; here it is {errata}"
-        yield f"{note}: corrected scores were not compared, nor the page"
-    elif record.reader_version != reader:
-        note = f"read by an older rule: version {record.reader_version}; here it is {reader}"
-        yield f"{note}: what answers state was not compared, nor the page"
-    elif is_other_version:
-        written = f"the page and report.md are of eval-factory {record.eval_factory}"
-        yield f"{written}: compared with SHA256SUMS alone"
-    elif not changed_methods:
-        not_compared = ()  # nothing differs that the pages depend on
+    changes = _VersionChanges.between(stored.result.provenance, made.result.provenance)
+    yield from changes.notes()
     for made_path in made.rundir.written():
         name = made_path.relative_to(made.rundir.root).as_posix()
+        is_page = made_path in (made.rundir.report_html, made.rundir.report_md)
         if not (rundir.root / name).is_file():
-            yield Finding(name, "", "is missing")
-        elif made_path not in not_compared:
+            yield finding_about_file(name, "is missing")
+        elif not (is_page and changes.may_change_pages):
             for difference in differences_of_files(rundir.root / name, made_path):
-                # reasons why a difference may be no finding
-                by_errata = record.errata_version != errata and is_of_errata(difference.field)
-                by_reader = record.reader_version != reader and depends_on_reader(difference.field)
-                by_method = has_changed_method(difference.field, record.statistics_version)
-                by_version = is_other_version and is_change_of_version(difference)
-                if not (by_errata or by_reader or by_method or by_version):
-                    yield _finding(name, difference, origin_of_field(difference.field, name))
+                if not changes.may_cause(difference):
+                    yield _finding(name, difference, source_of_field(difference.field, name))
     for path in sorted(rundir.responses.glob("*.jsonl")):
         if not made.rundir.responses.joinpath(path.name).is_file():
-            yield Finding(
-                f"{rundir.responses.name}/{path.name}", "", "cache.db has no answers for this file"
+            name = f"{rundir.responses.name}/{path.name}"
+            yield finding_about_file(name, "cache.db has no answers for this file")
+
+
+@dataclass(frozen=True)
+class _VersionChanges:
+    """The differences between the versions that made a stored result and the current versions."""
+
+    stored: Provenance  # has the versions that made the stored result
+    made: Provenance  # has the versions that made the result again
+    other_errata: bool
+    other_reader: bool
+    other_eval_factory: bool
+
+    @classmethod
+    def between(cls, stored: Provenance, made: Provenance) -> _VersionChanges:
+        """Compare the versions of the stored result with those of the result made again."""
+        current = (__version__, checkout_commit())
+        return cls(
+            stored,
+            made,
+            other_errata=stored.errata_version != made.errata_version,
+            other_reader=stored.reader_version != made.reader_version,
+            other_eval_factory=(stored.eval_factory, stored.git_hash) != current,
+        )
+
+    @property
+    def may_change_pages(self) -> bool:
+        """True if report.html and report.md may differ, because a version differs."""
+        return (
+            self.other_errata
+            or self.other_reader
+            or self.other_eval_factory
+            or bool(changed_since(self.stored.statistics_version))
+        )
+
+    def may_cause(self, difference: Difference) -> bool:
+        """Return True if a version that differs may cause this difference."""
+        field = difference.field
+        return (
+            (self.other_errata and is_of_errata(field))
+            or (self.other_reader and depends_on_reader(field))
+            or (self.other_eval_factory and is_change_of_version(difference))
+            or has_changed_method(field, self.stored.statistics_version)
+        )
+
+    def notes(self) -> Iterator[str]:
+        """Yield notes that say what was not compared, because a version differs."""
+        changed_methods = changed_since(self.stored.statistics_version)
+        if changed_methods:
+            names = "; ".join(method.name for method in changed_methods)
+            yield (
+                f"statistics version {self.stored.statistics_version}; "
+                f"here it is {STATISTICS_VERSION}: "
+                f"it computes these in another way, and they were not compared: {names}"
+            )
+        # Each of these notes is about the page: the first that applies suffices.
+        if self.other_errata:
+            yield (
+                f"corrected with errata version {self.stored.errata_version}; "
+                f"here it is {self.made.errata_version}: "
+                "corrected scores were not compared, nor the page"
+            )
+        elif self.other_reader:
+            yield (
+                f"read by an older rule: version {self.stored.reader_version}; "
+                f"here it is {self.made.reader_version}: "
+                "what answers state was not compared, nor the page"
+            )
+        elif self.other_eval_factory:
+            yield (
+                f"the page and report.md are of eval-factory {self.stored.eval_factory}: "
+                "compared with SHA256SUMS alone"
             )
 
 
@@ -312,7 +368,8 @@ def _import_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding |
     imported = stored.result.provenance.imported
     yield from _judge_findings(rundir, stored)
     with imported_again(stored) as made_again:
-        if made_again.rundir is None or imported is None:  # `imported` is never None here
+        # `imported` is not None here; only the type checker needs the test
+        if made_again.rundir is None or imported is None:
             yield (
                 f"the source {made_again.source} is not here: the folder's own files were compared"
             )
@@ -324,14 +381,15 @@ def _import_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding |
                     _RESULT, field, f"is {digest}; {made_again.source} has {made_again.files[name]}"
                 )
         record = stored.result.provenance
-        has_other_reader = record.reader_version != VERSION
+        has_other_reader = record.reader_version != READER_VERSION
         not_compared: tuple[Path, ...] = ()
         if record.eval_factory != __version__ or has_other_reader:
             not_compared = (made_again.rundir.report_html, made_again.rundir.report_md)
             yield "the page and report.md are of another version: compared with SHA256SUMS alone"
         if has_other_reader:
             yield (
-                f"read by an older rule: version {record.reader_version}; here it is {VERSION}: "
+                f"read by an older rule: version {record.reader_version}; "
+                f"here it is {READER_VERSION}: "
                 "what answers state was not compared"
             )
         for path in made_again.rundir.written():
@@ -339,7 +397,7 @@ def _import_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding |
                 continue
             name = path.relative_to(made_again.rundir.root).as_posix()
             if not (rundir.root / name).is_file():
-                yield Finding(name, "", "is missing")
+                yield finding_about_file(name, "is missing")
                 continue
             for difference in differences_of_files(rundir.root / name, path):
                 by_reader = has_other_reader and depends_on_reader(difference.field)
@@ -358,7 +416,7 @@ def _judge_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding | 
     for finding in verified.findings:
         yield Finding(f"{name}/{finding.file}", finding.field, finding.message)
     if verified.unreadable is not None:
-        yield Finding(name, "", verified.unreadable)
+        yield finding_about_file(name, verified.unreadable)
     for note in verified.notes:
         yield f"{name}: {note}"
 
@@ -374,11 +432,8 @@ def _loaded(rundir: RunDir) -> StoredResult:
         return load_result(rundir.root)
     except PrerequisiteError as error:
         state = read_state(rundir)
-        if (
-            state is not None
-            and is_of_current_version(state)
-            and rundir.evaluation_config.is_file()
-        ):
+        is_of_this_version = state is not None and is_of_current_version(state)
+        if is_of_this_version and rundir.evaluation_config.is_file():
             raise ConfigError(str(error)) from error
         raise
 
@@ -390,18 +445,19 @@ def _statement_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Findin
     """
     name = rundir.attestation.name
     if not rundir.attestation.is_file():
+        # A run writes SHA256SUMS last: if this file exists, the run has written the attestation.
         if rundir.checksums.is_file():
-            yield Finding(name, "", "is missing")
+            yield finding_about_file(name, "is missing")
         return
     try:
         document = parse_json(rundir.attestation.read_text(encoding="utf-8"))
         subjects = {entry["name"]: entry["digest"]["sha256"] for entry in document["subject"]}
     except WRONG_FILES as error:
-        yield Finding(name, "", f"cannot be read: {type(error).__name__}: {error}")
+        yield finding_about_file(name, f"cannot be read: {type(error).__name__}: {error}")
         return
-    now = {file: _digest(rundir, file) for file in subjects}
+    current_digests = {file: _digest(rundir, file) for file in subjects}
     # converted to JSON and back, because JSON stores tuples as lists
-    statement: Any = json.loads(json.dumps(result_statement(stored.result, now)))
+    statement: Any = json.loads(json.dumps(result_statement(stored.result, current_digests)))
     _remove_new_keys(rundir, document, statement)
     # the subjects are compared with the files, and everything else with the new statement
     yield from _digest_findings(rundir, subjects, name)
@@ -445,30 +501,31 @@ def _digest_findings(
     Args:
         rundir: the output folder.
         listed: the SHA-256 digest of each file, by the path of the file in the folder.
-        list_name: the name of the list for the message.
+        list_name: the name of the list, which the message of a finding contains.
     """
     for name, digest in listed.items():
-        now = _digest(rundir, name)
-        if now == _MISSING:
-            yield Finding(name, "", f"is missing; {list_name} lists it")
-        elif now != digest:
-            yield Finding(name, "", f"its SHA-256 is {now}; {list_name} has {digest}")
+        current = _digest(rundir, name)
+        if current == _MISSING:
+            yield finding_about_file(name, f"is missing; {list_name} lists it")
+        elif current != digest:
+            yield finding_about_file(name, f"its SHA-256 is {current}; {list_name} has {digest}")
 
 
 def _digest(rundir: RunDir, name: str) -> str:
     """Return the SHA-256 digest of a file in the folder.
 
-    Returns `_MISSING` if the file does not exist, and a text with the reason if the file cannot be
-    read.
+    Returns `_MISSING` if the file does not exist. If the file cannot be read, returns a text with
+    the reason.
     """
     try:
         return sha256_of(rundir.root / name, rundir.root)
     except OSError as error:
         if isinstance(error, FileNotFoundError):
             return _MISSING
-        return f"unknown: it {error.strerror}"
+        return f"unknown: it {error.strerror}"  # such as "it leads out of the folder"
 
 
+# fields that results of earlier versions do not have
 _NEW_FIELDS = ("validity.urgent_notes", "validity.jury.constant")
 _SENTENCES = re.compile(
     r"clinicians\.notes\[\d+\]"
@@ -498,8 +555,8 @@ def is_of_errata(field: str) -> bool:
     return CORRECTED in field or field.startswith(("provenance.errata_version", "validity.notes"))
 
 
-def origin_of_field(field: str, name: str) -> str:
-    """Return the names of the files from which a field was made again."""
+def source_of_field(field: str, name: str) -> str:
+    """Return the names of the files from which a field of the file `name` was made again."""
     if field.split(".")[0] in ("command", "config", "target") and name != "run_config.yml":
         return "run_config.yml"
     if field.startswith("usage"):
@@ -511,18 +568,18 @@ def origin_of_field(field: str, name: str) -> str:
     return "HELM's files"
 
 
-def _finding(name: str, difference: Difference, origin: str) -> Finding:
+def _finding(name: str, difference: Difference, source: str) -> Finding:
     """Return a finding about a difference in a file.
 
     Args:
         name: the path of the file in the output folder.
         difference: the field, with the stored value and the value that was made again.
-        origin: the files from which the field was made again.
+        source: the files from which the field was made again.
     """
     return Finding(
         name,
         difference.field,
-        f"is {difference.stored}; made again from {origin} it is {difference.made}",
+        f"is {difference.stored}; made again from {source} it is {difference.made}",
     )
 
 
@@ -544,9 +601,10 @@ def _state_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
             recorded[name] = value
     for difference in differences(recorded, expected):
         yield _finding(rundir.run_state.name, difference, _RESULT)
-    runs = {name.rpartition("/")[0] for name in provenance.run_files}
-    for run in state.runs:
-        if runs and run not in runs:
-            yield Finding(
-                rundir.run_state.name, "runs", f"names {run}, which is not in provenance.run_files"
-            )
+    # `state.runs` has the folders of HELM's runs, and `run_files` the paths of HELM's files.
+    # Results of earlier versions have no `run_files`.
+    listed_folders = {name.rpartition("/")[0] for name in provenance.run_files}
+    for folder in state.runs:
+        if listed_folders and folder not in listed_folders:
+            message = f"names {folder}, which is not in provenance.run_files"
+            yield Finding(rundir.run_state.name, "runs", message)

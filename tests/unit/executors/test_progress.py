@@ -88,8 +88,8 @@ def test_a_notebook_cell_shows_nothing(
 def test_tail_gives_whole_lines_of_its_run_or_of_every_one_from_the_first(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('{"run_id": "me", "event": "before"}\n')
-    own = EventTail(path, "me")
-    every = EventTail(path, None)
+    own = EventTail(path, run_id="me")
+    every = EventTail(path, run_id=None)
     for written, of_own, of_every in (
         ("", [], ["before"]),
         (
@@ -106,7 +106,7 @@ def test_tail_gives_whole_lines_of_its_run_or_of_every_one_from_the_first(tmp_pa
             of_own,
             of_every,
         ]
-    assert EventTail(tmp_path / "none", "me").new() == []
+    assert EventTail(tmp_path / "none", run_id="me").new() == []
 
 
 class Terminal(io.StringIO):

@@ -25,7 +25,7 @@ from eval_factory.workflows.verify import (
     Verified,
     is_change_of_version,
     is_of_errata,
-    origin_of_field,
+    source_of_field,
     verify,
 )
 from facts import each_says, says
@@ -353,7 +353,7 @@ def test_what_depends_on_errata_and_where_fields_come_from() -> None:
         ("usage.wall_s", "evaluation_config.yaml", "cache.db and .run_state.json"),
         ("line 1: key", "responses/model.jsonl", "cache.db"),
     ]:
-        assert origin_of_field(field, file) == origin
+        assert source_of_field(field, file) == origin
 
 
 def test_a_file_that_is_remembered_and_gone_is_named(folder: RunDir) -> None:

@@ -66,8 +66,10 @@ def _copy_if_needed(cell: ReusedCell, suite: SuiteDir) -> tuple[CellReport, str]
         BusyError: another process works in the folder of the result, or in the folder of the copy.
         PrerequisiteError: the result cannot be read or copied.
     """
-    if not _is_copied(cell) and not copy_finished_run(cell.source, cell.folder, suite):
-        raise BusyError(f"not reused: another process works in {cell.source} or {cell.folder}")
+    if not _is_copied(cell):
+        has_copied = copy_finished_run(cell.source, cell.folder, suite)
+        if not has_copied:
+            raise BusyError(f"not reused: another process works in {cell.source} or {cell.folder}")
     stored = load_result(cell.folder)
     result = stored.result
     code = 0 if result.reportable else NotReportableError.exit_code
@@ -75,7 +77,7 @@ def _copy_if_needed(cell: ReusedCell, suite: SuiteDir) -> tuple[CellReport, str]
 
 
 def _is_copied(cell: ReusedCell) -> bool:
-    """Return True if the suite's folder contains a copy of the present result.
+    """Return True if the suite's folder contains a copy of the result, and the result is unchanged.
 
     Only the two files of checksums are compared: they differ if the results differ.
     """

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from eval_factory.config.suite import Suite
@@ -31,6 +30,7 @@ from eval_factory.workflows.suite.finished_cells import (
     source_for,
 )
 from eval_factory.workflows.suite.planned_cells import (
+    PlannedCell,
     plan_cells,
     redactor_of_all,
 )
@@ -59,7 +59,7 @@ from eval_factory.workflows.suite.suite_report import (
 def run_suite(
     suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver
 ) -> SuiteReport:
-    """Run every cell of a suite, and return a report. `screen` is notified of all events.
+    """Run every cell of a suite, and return a report. `screen` gets all events.
 
     A cell that fails raises no error; the exit code of the report shows the failure.
 
@@ -90,8 +90,8 @@ def run_suite(
         work = Work(
             suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor
         )
-        all_cells = [*[planned.cell for planned in cells], *suite.reused]
-        cell_names = [cell_fields(cell) for cell in all_cells]
+        cell_names = [cell_fields(planned.cell) for planned in cells]
+        cell_names += [cell_fields(reused_cell) for reused_cell in suite.reused]
         interrupted = False
         work.journal.record(
             SUITE_STARTED,
@@ -122,7 +122,7 @@ def collect_finished(work: Work, folders_of_identity: Mapping[str, tuple[Path, .
     if work.options.fresh:
         return
     for planned in work.cells:
-        # "" if the cell's complete result is reportable, None if the cell has to run
+        # None if the cell has to run, an empty text if the cell's complete result is reportable
         why_not_reportable = finished(planned.plan)
         source = None
         if why_not_reportable is None:
@@ -135,16 +135,37 @@ def collect_finished(work: Work, folders_of_identity: Mapping[str, tuple[Path, .
                 )
                 continue
             why_not_reportable = finished(planned.plan)
-        if why_not_reportable is None:
-            continue
+        if why_not_reportable is not None:
+            report = _report_of_finished(planned, why_not_reportable, source)
+            work.reports[planned.number] = report
+            work.record_end(report, planned.plan.identity)
+
+
+def _report_of_finished(
+    planned: PlannedCell, why_not_reportable: str, source: Path | None
+) -> CellReport:
+    """Return the report of a cell whose complete result already exists.
+
+    Args:
+        planned: the cell.
+        why_not_reportable: why the result is not reportable; empty if the result is reportable.
+        source: the folder from which the result was copied; None if the result was not copied.
+    """
+    reason = None
+    code = 0
+    if why_not_reportable:
+        reason = why_not_reportable.split("\n")[0]
         # The result of a demo is not reportable, but does not count as a failure.
-        is_failure = failure_in(why_not_reportable or None) is not None
-        code = NotReportableError.exit_code if is_failure else 0
-        reason = why_not_reportable.split("\n")[0] or None
-        report = CellReport.of(planned.cell, RunStatus.COMPLETE, reason, exit_code=code)
-        report = replace(report, collected=True, reused_from=source)
-        work.reports[planned.number] = report
-        work.record_end(report, planned.plan.identity)
+        if failure_in(why_not_reportable) is not None:
+            code = NotReportableError.exit_code
+    return CellReport.of(
+        planned.cell,
+        RunStatus.COMPLETE,
+        reason,
+        exit_code=code,
+        collected=True,
+        reused_from=source,
+    )
 
 
 def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
@@ -158,24 +179,27 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
         code = InterruptedRunError.exit_code
         reason = "interrupted before it was started"
         work.reports[planned.number] = CellReport.of(planned.cell, status, reason, exit_code=code)
-    # the reports of the suite's own cells; the reports of reused results follow in the table
-    cells = [work.reports[planned.number] for planned in work.cells]
+    reports_of_runs = [work.reports[planned.number] for planned in work.cells]
     try:
-        reports, table_error = write_table([*cells, *work.reused], suite.folder)
+        reports, table_error = write_table([*reports_of_runs, *work.reused], suite.folder)
     except Exception as error:
+        # without this event, the suite would count as killed
         work.journal.record(SUITE_ENDED, status=RunStatus.PARTIAL, exit_code=code_of_error(error))
         raise
     # `write_table` changes the report of a cell whose result cannot be read: record its end again.
-    for before, cell, planned in zip(cells, reports[: len(cells)], work.cells, strict=True):
-        if cell != before:
-            work.record_end(cell, planned.plan.identity)
+    # The reports of reused results, which come last, are not recorded again.
+    final_reports = reports[: len(reports_of_runs)]
+    for planned, before, final in zip(work.cells, reports_of_runs, final_reports, strict=True):
+        if final != before:
+            work.record_end(final, planned.plan.identity)
     # Higher exit codes are worse: 70 is a defect, 4 a failure of HELM, 3 a missing prerequisite,
     # 2 a wrong configuration, 1 a partial result or a result that is not reportable.
     code = max((cell.exit_code for cell in reports), default=0)
     if table_error is not None:
         work.journal.say(table_error)
         code = max(code, PrerequisiteError.exit_code)
-    code = InterruptedRunError.exit_code if interrupted else code
+    if interrupted:
+        code = InterruptedRunError.exit_code
     is_complete = table_error is None and all(cell.status == RunStatus.COMPLETE for cell in reports)
     status = RunStatus.COMPLETE if is_complete else RunStatus.PARTIAL
     work.journal.record(SUITE_ENDED, status=status, exit_code=code)

@@ -1,8 +1,8 @@
 """Runs one evaluation as a Slurm job.
 
-The run is treated as a suite with one cell. The suite's files are in the run's output folder. The
-run can therefore be submitted, adopted and resumed like any suite. When its job has ended, this
-module collects the job's output.
+The run is treated as a suite with one cell, so that it can be submitted and resumed like any suite.
+The suite's files are in the run's output folder. When the job has ended, this module collects the
+result.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run_as_job(
 ) -> Evaluated | Submitted:
     """Submit the run as a job, or collect its result if its job has ended.
 
-    With `wait`, submit the run, wait for the end of its job, and collect the result.
+    With `wait`, also wait for the end of a submitted job, and collect the result.
 
     Raises:
         EvalFactoryError: the run cannot be submitted, or it failed; the error of a failed run has
@@ -76,8 +76,8 @@ def run_as_job(
     suite = suite_of(evaluation, plan, env)
     claim(plan.rundir)
     folder = RunSuiteDir(suite.folder.root)
-    if not SlurmStore(folder).has_open_waves():
-        # Fails if another process on this machine is running the same evaluation.
+    if not SlurmStore(folder).has_open_waves():  # else a job of this run may have the lock
+        # Raises BusyError if another process on this machine is running the same evaluation.
         with plan.rundir.locked():
             pass
     comment = (
@@ -88,16 +88,16 @@ def run_as_job(
     suite_options = SuiteOptions(
         fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait
     )
-    (cell,) = run_suite(suite, suite_options, env=env, screen=JobLines(screen)).cells
-    # Collect on this machine, with today's options: the user may have changed what counts as
-    # reportable.
-    if cell.status == RunStatus.COMPLETE:
+    (cell_report,) = run_suite(suite, suite_options, env=env, screen=JobLines(screen)).cells
+    if cell_report.status == RunStatus.COMPLETE:
+        # Collect again, with the current options: the user may have changed what counts as
+        # reportable.
         collect_options = replace(options, fresh=False, only_collect=True)
         # The request is empty, because the evaluation was already built.
         return evaluate(Request(), collect_options, env=env, screen=screen, evaluation=evaluation)
     show_warnings(evaluation, screen)
     root = shlex.quote(str(plan.rundir.root))
-    if cell.status == RunStatus.WAITING:
+    if cell_report.status == RunStatus.WAITING:
         steps = (
             f"submitted to Slurm; the result will be in {plan.rundir.root}\n"
             "  when the job has ended, the same command shows the result; "
@@ -107,10 +107,11 @@ def run_as_job(
             f"  to end the job: eval-factory suite cancel {root}"
         )
         return Submitted(plan.rundir.root, steps)
-    if cell.status == RunStatus.PARTIAL:
+    if cell_report.status == RunStatus.PARTIAL:
         return _partial_result(plan, env)
-    raise _ERROR_OF_EXIT_CODE.get(cell.exit_code, HelmError)(
-        f"{cell.reason or cell.status}\n  the logs of the job: eval-factory suite logs {root}\n"
+    raise _ERROR_OF_EXIT_CODE.get(cell_report.exit_code, HelmError)(
+        f"{cell_report.reason or cell_report.status}\n"
+        f"  the logs of the job: eval-factory suite logs {root}\n"
         "  the same command submits the run again, and reuses the answers that it already has"
     )
 
@@ -143,7 +144,7 @@ def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suit
         "evaluations": [{**entry, "params": config.get("params")}],
         "targets": [{"name": TARGET, "api_endpoint": run["target"]["api_endpoint"]}],
     }
-    return build_suite(None, document={TOP: section}, env=env)
+    return build_suite(path=None, document={TOP: section}, env=env)
 
 
 def run_config_of(evaluation: Evaluation, plan: Plan) -> dict[str, Any]:

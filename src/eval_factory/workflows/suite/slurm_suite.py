@@ -12,6 +12,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,10 +53,11 @@ WORKER = ("-m", "eval_factory.workflows.suite.slurm_worker")
 _POLL_S = 3.0  # the interval between two queries of Slurm's queue, in seconds
 QUEUED = "queued in Slurm"  # the reason of a cell whose job is queued or runs
 _LOST = "its task is gone from Slurm and left no result; see its log"
+_DEFAULT_MAX_ARRAY_SIZE = 1000  # the maximum number of tasks in an array, by Slurm's default
 
 
 def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Submit all unfinished cells; with the option `wait`, return when all jobs have ended.
+    """Submit all unfinished cells. With the option `wait`, also wait until all jobs have ended.
 
     When the function returns, every cell has a report.
 
@@ -77,7 +79,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
     try:
         while True:
             states = run.states()
-            if runs.store.cancelled.exists():
+            if runs.store.cancelled.exists():  # `suite cancel` ends this command like Ctrl-C
                 raise KeyboardInterrupt
             if states is not None:
                 run.step(states)
@@ -105,8 +107,7 @@ class SlurmRun:
     runs: SlurmRuns
     submitted: Counter[str] = field(default_factory=Counter)
     """The number of times that this invocation has submitted a run, by the name of the run."""
-    # the first of the queries of Slurm's queue that have failed in a row, in seconds of
-    # time.monotonic; None: the last query succeeded
+    # when Slurm stopped answering, in seconds of time.monotonic; None if the last query succeeded
     silent_since: float | None = None
 
     def states(self) -> Mapping[str, RunState] | None:
@@ -125,7 +126,8 @@ class SlurmRun:
             if self.silent_since is None:
                 self.silent_since = now
                 self.work.journal.say(str(error).split("\n", 1)[0])
-            if not self.work.options.wait or now - self.silent_since > self.work.suite.max_outage_s:
+            silent_s = now - self.silent_since
+            if not self.work.options.wait or silent_s > self.work.suite.max_outage_s:
                 raise
             return None
         self.silent_since = None
@@ -138,14 +140,7 @@ class SlurmRun:
         """
         cells = {run_name(planned): planned for planned in self.work.left}
         queued = {name for name, state in states.items() if isinstance(state, (Waiting, Started))}
-        for name in queued - cells.keys():
-            # The name of a run contains a digest of its settings. A queued run of a cell under
-            # another name therefore has an earlier configuration of the cell.
-            if cell_of(name) in map(cell_of, cells):
-                self.work.journal.say(
-                    f"{cell_of(name)}: its configuration has changed: its old job is ended first"
-                )
-                self.runs.end([name])
+        self._end_outdated(queued, cells.keys())
         to_submit = []
         for name, planned in cells.items():
             state = states.get(name, Lost())  # a run that was never submitted has no state
@@ -160,25 +155,47 @@ class SlurmRun:
                 to_submit.append(planned)
         self.runs.clean_up()
         if to_submit:
-            specs = specs_of(to_submit, self.work.suite, self.runs.store, self.work.options)
-            # Several job arrays may share the limits of an endpoint, and run at the same time.
-            group_of_each_array = [
-                SlurmAsks.of(array[0]).group for array in arrays(specs, len(specs))
-            ]
-            for planned, spec in zip(to_submit, specs, strict=True):
-                array_count = group_of_each_array.count(planned.group)
-                sharing_tasks = SlurmAsks.of(spec).at_once * array_count
-                file = Path(spec.run_config)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                write_atomic(file, to_yaml(document_of(planned, sharing_tasks)), mode=PRIVATE)
-            self.runs.begin(specs)
-            self.submitted.update(spec.name for spec in specs)
+            self._submit(to_submit)
+
+    def _end_outdated(self, queued: AbstractSet[str], current: AbstractSet[str]) -> None:
+        """Cancel each queued run whose cell has another configuration now.
+
+        Args:
+            queued: the names of the queued runs.
+            current: the names of the runs of the cells without a report.
+        """
+        cells_of_current = {cell_of(name) for name in current}
+        for name in queued - current:
+            # The name of a run contains a digest of its settings: the cell of this queued run has
+            # a current run with other settings.
+            if cell_of(name) in cells_of_current:
+                self.work.journal.say(
+                    f"{cell_of(name)}: its configuration has changed: its old job is ended first"
+                )
+                self.runs.end([name])
+
+    def _submit(self, cells: Sequence[PlannedCell]) -> None:
+        """Write the run config of each cell, and submit the cells."""
+        specs = specs_of(cells, self.work.suite, self.runs.store, self.work.options)
+        # Several job arrays may share the limits of an endpoint, and run at the same time. Arrays
+        # that `begin` splits, because Slurm limits their size, are counted as one array here.
+        group_of_each_array = [
+            SlurmAsks.of(array[0]).group for array in arrays(specs, largest=len(specs))
+        ]
+        for planned, spec in zip(cells, specs, strict=True):
+            array_count = group_of_each_array.count(planned.group)
+            sharing_tasks = SlurmAsks.of(spec).at_once * array_count
+            file = Path(spec.run_config)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(file, to_yaml(document_of(planned, sharing_tasks)), mode=PRIVATE)
+        self.runs.begin(specs)
+        self.submitted.update(spec.name for spec in specs)
 
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
-        """Check whether a cell that is not queued has ended; report its end and return True if so.
+        """Report the end of a cell that is not queued, and return True, if the cell has ended.
 
-        A cell has ended if its run is complete, if its run ended after this invocation submitted
-        it, or if its run was lost after `max_attempts` submissions.
+        A cell has ended in three cases: its run is complete; its run ended after this invocation
+        submitted the run; or the last of `max_attempts` submissions was lost.
         """
         name = run_name(planned)
         end = self.runs.end_of(name) if isinstance(state, Ended) else None
@@ -223,12 +240,8 @@ def refuse_unsupported_by_slurm(suite: Suite, env: Mapping[str, str]) -> None:
         ConfigError: the suite has a limit that jobs on several machines cannot share, several
             servers in a container, or a secret in `suite.slurm`.
     """
-    limits = []
-    for name, value in vars(suite.budget).items():
-        if value is not None:
-            limits.append(name)
     problems = []
-    for name in limits:
+    for name in suite.budget.stated:
         problems.append(
             f"suite.{name}: jobs on several machines cannot share a limit; "
             f"suite.params.extra.{name} limits each cell: give every cell its part there, "
@@ -265,8 +278,8 @@ def script_lines(
         "\n# batch scripts for a suite without earlier results; "
         "run_suite writes them and passes each to sbatch"
     )
-    # 1000 is Slurm's default for the size of an array; run_suite asks scontrol for the real limit.
-    for number, array in enumerate(arrays(specs, 1000), 1):
+    # run_suite asks scontrol for the actual maximum
+    for number, array in enumerate(arrays(specs, largest=_DEFAULT_MAX_ARRAY_SIZE), start=1):
         names = ", ".join(cell_of(run.name) for run in array)
         yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {names}"
         # `ID` stands for the suite's id, which a dry run does not make
@@ -280,16 +293,7 @@ def specs_of(
 
     A `RunSpec` has nothing to do with HELM's run specs.
     """
-    # The number of cells that run at once, by limit group. A limit of the endpoint is divided by
-    # this number, so the number must not exceed the limit: each cell needs at least one request.
-    at_once: dict[str, int] = {}
-    for planned in cells:
-        if planned.cell.target in suite.serve:
-            wanted = 1
-        else:
-            wanted = suite.slurm[planned.cell.target]["tasks_at_once"]
-        allowed = min(wanted, *_limits(planned).values())
-        at_once[planned.group] = min(allowed, at_once.get(planned.group, allowed))
+    at_once = _tasks_at_once(cells, suite)
     specs = []
     for planned in cells:
         cell = planned.cell
@@ -322,6 +326,23 @@ def specs_of(
     return specs
 
 
+def _tasks_at_once(cells: Iterable[PlannedCell], suite: Suite) -> dict[str, int]:
+    """Return a dict from each limit group to the maximum number of tasks that run at once.
+
+    Each limit of the endpoint is divided by this number. The number therefore does not exceed any
+    limit: each task needs at least one request.
+    """
+    at_once: dict[str, int] = {}
+    for planned in cells:
+        if planned.cell.target in suite.serve:
+            wanted = 1  # a single task starts the server, and runs all cells of the target
+        else:
+            wanted = suite.slurm[planned.cell.target]["tasks_at_once"]
+        allowed = min(wanted, *_limits(planned).values())
+        at_once[planned.group] = min(allowed, at_once.get(planned.group, allowed))
+    return at_once
+
+
 def document_of(planned: PlannedCell, sharing_tasks: int) -> dict[str, Any]:
     """Return the run config of a cell, with an absolute output folder.
 
@@ -337,16 +358,16 @@ def document_of(planned: PlannedCell, sharing_tasks: int) -> dict[str, Any]:
 
 
 def _limits(planned: PlannedCell) -> dict[str, int]:
-    """Return the limits of the cell's model that are stated, by name."""
+    """Return a dict from the name of each limit to its value; unstated limits are left out."""
     names = ("parallelism", "requests_per_minute", "tokens_per_minute")
     stated = {name: getattr(planned.plan.model, name) for name in names}
     return {name: value for name, value in stated.items() if value is not None}
 
 
 def secrets_of(cells: Iterable[PlannedCell], suite: Suite) -> set[str]:
-    """Return the names of the environment variables that the tasks get as well as the allowed ones.
+    """Return the names of the variables with keys and settings of the cells and model servers.
 
-    These are the variables with keys and settings of the cells and of the model servers.
+    The tasks get these environment variables in addition to those that every task may get.
     """
     names = {HUB_TOKEN, CREDENTIALS_VARIABLE}.union(*map(variables_of, suite.serve.values()))
     for planned in cells:
@@ -361,13 +382,13 @@ def delete_results(cells: Sequence[PlannedCell], folder: SuiteDir, slurm: Slurm)
     """Delete the answers and results of these cells (option `--fresh`).
 
     Raises:
-        BusyError: a cell is still in Slurm, and nothing was deleted; or another process works in
-            the folder of a cell, whose answers and those of the following cells were not deleted.
+        BusyError: a cell is still in Slurm: nothing was deleted. Or another process works in the
+            folder of a cell: only the results of the cells before this cell were deleted.
         PrerequisiteError: Slurm does not report its queue; nothing was deleted.
     """
     refuse_cells_in_slurm(folder, [planned.cell.name for planned in cells], slurm)
     for planned in cells:
         rundir = planned.plan.rundir
-        if rundir.marker.is_file():
+        if rundir.marker.is_file():  # no run has used a folder without the marker
             with rundir.locked():
                 start_over(rundir)

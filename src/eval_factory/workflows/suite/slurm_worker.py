@@ -5,10 +5,10 @@
 A task of Slurm has one run, or all runs of a model whose server the task starts. WAVE is the file
 that describes the job array (`Wave`).
 
-Slurm starts a task again if its node does not reply. The processes of the first start may still
-run on the first node, for example after a frozen slurmd or a broken network. Each start therefore
-creates a file, its mark. A start that finds the mark of a newer start ends. The newer start waits a
-few seconds for the end of the older start, locks the output folder, and reuses the stored answers.
+Slurm starts a task again if its node does not reply. The processes of the older start may still run
+on that node, for example after a frozen slurmd or a broken network. Each start therefore creates a
+file, its mark. An older start that finds the mark of a newer start ends. The newer start waits a
+few seconds for this end, locks the output folder, and reuses the stored answers.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 _MARK_CHECK_INTERVAL_S = 1.0
-# An older start needs up to this time to find the newer mark and to end its helm-run, which gets
-# SIGTERM and a grace period up to two times.
+# An older start needs at most this time to find the newer mark and to end its helm-run.
 _MAX_END_OF_OLDER_S = 8.0
 MAX_STARTS = 6
 """The maximum number of starts of a run in a wave, including restarts after lost nodes.
@@ -104,6 +103,7 @@ class Start:
         self._store = store
         self._interrupt = interrupt
         self._every_s = every_s
+        # the folder of each run's marks
         self._folders = [store.starts(cell_of(run.name)) for run in runs]
         name = f"w{wave.number}-{uuid.uuid4().hex[:12]}"
         self.marks = [folder / name for folder in self._folders]
@@ -152,69 +152,75 @@ class Start:
             self.check()
 
 
-def work(wave_file: Path, index: int) -> int:
+def run_task(wave_file: Path, index: int) -> int:
     """Run the unfinished runs of the task with this index as a suite on this machine.
 
-    Returns the exit code for Slurm; eval-factory itself does not read this code. If a run was
-    interrupted (by the job's time limit, `scancel` or preemption), no end of the run is recorded,
-    for Slurm may start the task again.
+    Returns the exit code for Slurm; eval-factory itself does not read this code. No end is recorded
+    for a run that the job's time limit, `scancel` or preemption interrupted, because Slurm may
+    start the task again.
     """
     # the file of a wave is .suite/slurm/waves/w1.json in the suite's folder
     wave = read_wave(wave_file)
     store = SlurmStore(suite_dir(wave_file.absolute().parents[3]))
-    left = []
+    unfinished = []
     for run in wave.of_task(index):
-        if _is_left(store, wave, run):
-            left.append(run)
-    if not left:
+        if _is_unfinished(store, wave, run):
+            unfinished.append(run)
+    if not unfinished:
         return 0
     try:
         take_environment(store.environment(wave.number), os.environ)
     except FileNotFoundError:
-        _record(
-            store, wave, left, RunEnd(PrerequisiteError.exit_code, RunStatus.MISSING, KEYS_ARE_GONE)
-        )
-        return PrerequisiteError.exit_code
-    recorder = Recorder(store, wave, {cell_of(run.name): run for run in left})
+        code = PrerequisiteError.exit_code
+        _record(store, wave, unfinished, RunEnd(code, RunStatus.MISSING, KEYS_ARE_GONE))
+        return code
     try:
-        with Start(store, wave, left) as start:
-            start.wait_for_older()
-            options = SuiteOptions(debug=left[0].debug, no_preflight=left[0].probed is not None)
-            try:
-                code = run_suite(
-                    _suite_of(store, wave, left), options, env=os.environ, screen=recorder
-                ).exit_code
-            finally:
-                if start.was_replaced:
-                    recorder.say(REPLACED)
+        code = _run_as_suite(store, wave, unfinished)
     except InterruptedRunError as error:
         return error.exit_code
     except EvalFactoryError as error:  # the error ends all runs: write the message to each log
         code = error.exit_code
         message = failure_record(error, code)["error"]["message"]
-        for run in left:
+        for run in unfinished:
             append_line(Path(run.log), message)
-        _record(store, wave, left, RunEnd(code, RunStatus.FAILED, message.split("\n")[0], 1))
+        reason = message.split("\n")[0]
+        _record(store, wave, unfinished, RunEnd(code, RunStatus.FAILED, reason, attempts=1))
     except OSError as error:
         if error.errno not in DISK_FULL_ERRORS:
             raise
         code = PrerequisiteError.exit_code
-        place = error.filename or store.suite.root
+        reason = f"cannot write {error.filename or store.suite.root}: {error.strerror}"
         # If the record cannot be written either, the next `eval-factory run_suite` submits the run.
         with suppress(OSError):
-            _record(
-                store,
-                wave,
-                left,
-                RunEnd(code, RunStatus.FAILED, f"cannot write {place}: {error.strerror}", 1),
-            )
+            _record(store, wave, unfinished, RunEnd(code, RunStatus.FAILED, reason, attempts=1))
     if all(store.ended(wave, run) is not None for run in wave.runs):
         # No task of the wave needs the file with the keys any more.
         store.environment(wave.number).unlink(missing_ok=True)
     return code
 
 
-def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
+def _run_as_suite(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> int:
+    """Run these runs of the task as a suite, and return the suite's exit code.
+
+    Raises:
+        InterruptedRunError: the job was interrupted, or a newer start has replaced this start.
+        EvalFactoryError: the suite could not run.
+        OSError: a file cannot be written.
+    """
+    recorder = Recorder(store, wave, {cell_of(run.name): run for run in runs})
+    # The options are equal for all runs. `probed` is None if the runs have to probe the endpoints.
+    options = SuiteOptions(debug=runs[0].debug, no_preflight=runs[0].probed is not None)
+    with Start(store, wave, runs) as start:
+        start.wait_for_older()
+        try:
+            suite = _suite_of(store, wave, runs)
+            return run_suite(suite, options, env=os.environ, screen=recorder).exit_code
+        finally:
+            if start.was_replaced:
+                recorder.say(REPLACED)
+
+
+def _is_unfinished(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
     """Return True if this Slurm task still has to do the run.
 
     Records the run as failed if it was already started `MAX_STARTS` times; then returns False.
@@ -223,9 +229,9 @@ def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
         return False
     if len(store.starts_in(wave, run)) >= MAX_STARTS:
         reason = f"was started {MAX_STARTS} times and never reached its end"
-        _record(
-            store, wave, [run], RunEnd(HelmError.exit_code, RunStatus.FAILED, reason, MAX_STARTS)
-        )
+        code = HelmError.exit_code
+        end = RunEnd(code, RunStatus.FAILED, reason, attempts=MAX_STARTS)
+        _record(store, wave, [run], end)
         return False
     return True
 
@@ -246,13 +252,10 @@ class Recorder(SuiteObserver):
     runs: Mapping[str, RunSpec]  # each run by its `target/evaluation`
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Record the end of a run, unless it was interrupted or waits for another attempt."""
-        interrupted = InterruptedRunError.exit_code
-        if (
-            event["event"] == CELL_ENDED
-            and not event.get("again")
-            and event["exit_code"] != interrupted
-        ):
+        """Record the end of a run, unless the run was interrupted or is started again."""
+        was_interrupted = event.get("exit_code") == InterruptedRunError.exit_code
+        is_started_again = event.get("again")
+        if event["event"] == CELL_ENDED and not is_started_again and not was_interrupted:
             run = self.runs[f"{event['target']}/{event['evaluation']}"]
             end = RunEnd(event["exit_code"], event["status"], event["reason"], event["attempt"])
             self.store.record_end(self.wave, run, end)
@@ -301,13 +304,13 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_on_signals()
     try:
-        return work(Path(arguments[0]), int(os.environ["SLURM_ARRAY_TASK_ID"]))
+        return run_task(Path(arguments[0]), int(os.environ["SLURM_ARRAY_TASK_ID"]))
     except KeyboardInterrupt:
         return InterruptedRunError.exit_code
     except OSError as error:
         if error.errno not in DISK_FULL_ERRORS:
             raise
-        # On a full disk, a log message cannot be written either. A repeated `run_suite` submits the
+        # A log message cannot be written to a full disk either. A repeated `run_suite` submits the
         # runs again.
         return PrerequisiteError.exit_code
 

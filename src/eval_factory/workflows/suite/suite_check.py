@@ -41,7 +41,13 @@ from eval_factory.workflows.suite.finished_cells import (
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells
 from eval_factory.workflows.suite.suite_journal import CellState, suite_state_of
 from eval_factory.workflows.suite.suite_status import modified_at
-from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
+from eval_factory.workflows.verify import (
+    WRONG_FILES,
+    Finding,
+    Verified,
+    finding_about_file,
+    verify,
+)
 
 
 @dataclass(frozen=True)
@@ -71,11 +77,11 @@ class SuiteCheck:
     running: bool  # True if a process or a job works on the suite
     # True if there are results, and suite_results.yaml is at least as new as the newest result
     in_table: bool
-    altered: tuple[Finding, ...] = ()  # the places at which the table differs from the results
+    altered: tuple[Finding, ...] = ()  # the differences between the table and the results
 
     @property
-    def missing(self) -> list[CellCheck]:
-        """The cells that are not complete, of any other status: also partial and failed cells."""
+    def incomplete(self) -> list[CellCheck]:
+        """The cells that are not complete, for example missing, partial and failed cells."""
         incomplete: list[CellCheck] = []
         for cell in self.cells:
             if not cell.is_complete:
@@ -86,13 +92,13 @@ class SuiteCheck:
         """Return the check as a document for JSON output."""
         return {
             "suite": str(self.folder.root),
-            "complete": not self.missing,
+            "complete": not self.incomplete,
             "running": self.running,
             "in_table": self.in_table,
             "altered": [asdict(finding) for finding in self.altered],
             "command": self.command,
             "total": len(self.cells),
-            "missing": len(self.missing),
+            "missing": len(self.incomplete),
             "cells": [
                 {**asdict(cell), "to_do": list(cell.to_do), "folder": str(cell.folder)}
                 for cell in self.cells
@@ -116,23 +122,29 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     suite = _suite_of(folder, env)
     status = suite_status.status_of(folder)
     reported = {cell.name: cell for cell in status.cells}
-    checked = [_checked(cell, reported.get(cell.cell.name)) for cell in checked_cells(suite, env)]
-    cells = (*checked, *map(_checked_reused, suite.reused))
+    checks = []
+    for cell in checked_cells(suite, env):
+        checks.append(_check_of_cell(cell, reported.get(cell.cell.name)))
+    for reused_cell in suite.reused:
+        checks.append(_check_of_reused(reused_cell))
+    # `modified_at` returns 0 for a missing file
     table_time = modified_at(folder.results_yaml)
-    result_times = [modified_at(RunDir(cell.folder).evaluation_config) for cell in cells]
-    newest_result_time = max(result_times, default=0.0)  # 0 if there are no results
-    # While a suite runs, and after it was stopped, its table may be older than the results: such a
-    # table is not compared with them. `started` is None if the folder has no events.
-    table_is_final = folder.results_yaml.exists() and (
-        status.started is None or status.state == suite_status.ENDED
-    )
+    result_times = [modified_at(RunDir(check.folder).evaluation_config) for check in checks]
+    newest_result_time = max(result_times, default=0.0)
+    altered: tuple[Finding, ...] = ()
+    # The table is compared with the results only if the suite has ended: while a suite runs, and
+    # after it was stopped, the table may be older than the results. `started` is None if the folder
+    # has no events.
+    has_ended = status.started is None or status.state == suite_status.ENDED
+    if has_ended and folder.results_yaml.exists():
+        altered = tuple(compare_table(folder).findings)
     return SuiteCheck(
         folder,
-        cells,
+        tuple(checks),
         command=suite_status.same_command(status),
         running=status.state == suite_status.RUNNING,
         in_table=0.0 < newest_result_time <= table_time,
-        altered=tuple(altered_table(folder).findings) if table_is_final else (),
+        altered=altered,
     )
 
 
@@ -143,33 +155,28 @@ def _suite_of(folder: SuiteDir, env: Mapping[str, str]) -> Suite:
     )
 
 
-def _checked(checked_cell: CheckedCell, reported: CellState | None) -> CellCheck:
+def _check_of_cell(checked_cell: CheckedCell, reported: CellState | None) -> CellCheck:
     """Return the check of a cell. `reported`: the cell's state by the suite's events, if known."""
-
-    def check(status: RunStatus, reason: str | None) -> CellCheck:
-        to_do = () if status == RunStatus.COMPLETE else checked_cell.problems + checked_cell.missing
-        return CellCheck(
-            checked_cell.cell.target,
-            checked_cell.cell.evaluation,
-            status,
-            reason,
-            to_do,
-            checked_cell.cell.folder,
-        )
-
-    if checked_cell.plan is None:
-        return check(RunStatus.FAILED, "its configuration is wrong")
-    status, reason = _status_in_folder(checked_cell.plan)
-    if (
-        status != RunStatus.COMPLETE
-        and reported is not None
-        and reported.status in (*GOING_ON, RunStatus.FAILED)
-    ):
-        return check(reported.status, reported.reason or reason)
-    return check(status, reason)
+    status = RunStatus.FAILED
+    reason: str | None = "its configuration is wrong"
+    if checked_cell.plan is not None:
+        status, reason = _status_in_folder(checked_cell.plan)
+        # The folder does not show that a cell is waiting, is running or has failed: the events do.
+        if (
+            status != RunStatus.COMPLETE
+            and reported is not None
+            and reported.status in (*GOING_ON, RunStatus.FAILED)
+        ):
+            status = reported.status
+            reason = reported.reason or reason
+    to_do: tuple[str, ...] = ()
+    if status != RunStatus.COMPLETE:
+        to_do = checked_cell.problems + checked_cell.missing
+    cell = checked_cell.cell
+    return CellCheck(cell.target, cell.evaluation, status, reason, to_do, cell.folder)
 
 
-def _checked_reused(cell: ReusedCell) -> CellCheck:
+def _check_of_reused(cell: ReusedCell) -> CellCheck:
     """Return the check of a cell whose result the suite reuses."""
     try:
         result = load_result(cell.folder).result
@@ -179,7 +186,7 @@ def _checked_reused(cell: ReusedCell) -> CellCheck:
     else:
         status = result.status
         reason = "; ".join(result.validity.short_reasons) or None
-    return CellCheck(cell.target, cell.evaluation, status, reason, (), cell.folder)
+    return CellCheck(cell.target, cell.evaluation, status, reason, to_do=(), folder=cell.folder)
 
 
 def _status_in_folder(plan: Plan) -> tuple[RunStatus, str | None]:
@@ -187,6 +194,7 @@ def _status_in_folder(plan: Plan) -> tuple[RunStatus, str | None]:
 
     The reason is None if the cell has a complete and reportable result.
     """
+    # None if the cell has to run, an empty text if the cell's complete result is reportable
     why_not_reportable = finished(plan)
     if why_not_reportable == "":
         return RunStatus.COMPLETE, None
@@ -206,6 +214,7 @@ def _status_in_folder(plan: Plan) -> tuple[RunStatus, str | None]:
         counts = result.validity.instances
         gaps = f"{counts.requested - counts.scored} of {counts.requested} instances have no score"
         return RunStatus.PARTIAL, gaps
+    # A run deletes the old state before it asks, and writes the new state after its result.
     if read_state(plan.rundir) is None and result.provenance.run_identity == plan.identity:
         return RunStatus.MISSING, "the run was stopped while it wrote its result"
     return RunStatus.MISSING, "the result in its folder is of another configuration or version"
@@ -218,13 +227,13 @@ def verify_suite(folder: SuiteDir) -> Verified:
     with the configurations of the runs. The suite's table is compared with a table that is made
     again from the results of the runs.
     """
-    state = suite_state_of(EventTail(folder.events, None).new())
+    state = suite_state_of(EventTail(folder.events, run_id=None).new())
     if state.started is not None and state.ended is None:
         return Verified(
             folder.root,
             unreadable="the suite has not ended: run the same command again, then verify",
         )
-    table = altered_table(folder)
+    table = compare_table(folder)
     findings = table.findings
     notes = table.notes
     unreadable = None
@@ -236,7 +245,7 @@ def verify_suite(folder: SuiteDir) -> Verified:
         for finding in verified.findings:
             findings.append(replace(finding, file=f"{cell.name}/{finding.file}"))
         notes += [f"{cell.name}: {note}" for note in verified.notes]
-        if verified.unreadable and unreadable is None:
+        if verified.unreadable and unreadable is None:  # the first such cell is reported
             unreadable = f"{cell.name}: {verified.unreadable}"
     compared = _compare_with_configuration(folder, table.cells)
     return Verified(
@@ -258,43 +267,43 @@ def _compare_with_configuration(folder: SuiteDir, cells: Sequence[FinishedCell])
     notes: list[str] = []
     try:
         text = folder.config.read_text(encoding="utf-8")
-        # Each variable gets a placeholder value: a variable without value would be an error.
+        # Each variable gets a placeholder value: a variable without a value would be an error.
         env = dict.fromkeys(variables_in(parse_own(text)), "unknown")
         suite = _suite_of(folder, env)
     except (ConfigError, *WRONG_FILES) as error:
-        return Verified(folder.root, (Finding(config, "", f"cannot be read: {error}"),))
+        return Verified(folder.root, (finding_about_file(config, f"cannot be read: {error}"),))
     configured = {cell.cell.name: cell for cell in checked_cells(suite, env)}
-    reused = {cell.name for cell in suite.reused}
-    status_of = {}
+    reused_names = {cell.name for cell in suite.reused}
+    status_in_table = {}
     for cell in cells:
-        if cell.name not in reused:
-            status_of[cell.name] = cell.status
-    for name in sorted(configured.keys() ^ status_of.keys()):
+        if cell.name not in reused_names:
+            status_in_table[cell.name] = cell.status
+    for name in sorted(configured.keys() ^ status_in_table.keys()):
         findings.append(
             Finding(
                 config, name, "this cell is either only in this file, or only in the suite's table"
             )
         )
     for name, checked_cell in configured.items():
-        last = None
-        if status_of.get(name) == RunStatus.COMPLETE:
-            last = read_state(RunDir(checked_cell.cell.folder))
+        last_run = None
+        if status_in_table.get(name) == RunStatus.COMPLETE:
+            last_run = read_state(RunDir(checked_cell.cell.folder))
         if checked_cell.plan is None:
             notes.append(
                 f"{name}: the configuration of the cell was not compared: "
                 "files that the configuration names have changed, or are missing"
             )
-        elif last is not None and last.identity != checked_cell.plan.identity:
+        elif last_run is not None and last_run.identity != checked_cell.plan.identity:
             difference = (
                 f"the configuration has the identity {checked_cell.plan.identity}; "
-                f"the result is of a run with the identity {last.identity}"
+                f"the result is of a run with the identity {last_run.identity}"
             )
             findings.append(Finding(config, name, difference))
     return Verified(folder.root, tuple(findings), tuple(notes))
 
 
 @dataclass
-class _Table:
+class TableComparison:
     """The cells of a suite's table, and the differences between the table and the results."""
 
     cells: list[FinishedCell] = field(default_factory=list)
@@ -302,27 +311,20 @@ class _Table:
     notes: list[str] = field(default_factory=list)
 
 
-def altered_table(folder: SuiteDir) -> _Table:
-    """Make the table again from the results of the runs, and find the differences.
-
-    The cells and their statuses come from the suite's events. The reason why a cell has no result
-    is only in the table.
-    """
-    table = _Table()
+def compare_table(folder: SuiteDir) -> TableComparison:
+    """Make the table again from the results of the runs, and find the differences."""
+    comparison = TableComparison()
     try:
-        table.cells += _cells_of_table(folder)
+        comparison.cells += _ended_cells(folder)
     except WRONG_FILES as error:
-        table.findings.append(
-            Finding(
-                folder.results_yaml.name, "", f"cannot be read: {type(error).__name__}: {error}"
-            )
-        )
-        return table
-    results = suite_results(table.cells)
+        problem = f"cannot be read: {type(error).__name__}: {error}"
+        comparison.findings.append(finding_about_file(folder.results_yaml.name, problem))
+        return comparison
+    results = suite_results(comparison.cells)
     other_versions = {cell.collected_by for cell in results.cells} - {None, __version__}
     if other_versions:
         versions = ", ".join(map(str, other_versions))
-        table.notes.append(
+        comparison.notes.append(
             f"eval-factory {versions} made some results: only the cells of the table were compared"
         )
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
@@ -330,25 +332,29 @@ def altered_table(folder: SuiteDir) -> _Table:
         write_suite_results(results, folder, into=remade_suite)
         for stored, made_again in zip(folder.table, remade_suite.table, strict=True):
             if not stored.is_file():
-                table.findings.append(Finding(stored.name, "", "is missing"))
+                comparison.findings.append(finding_about_file(stored.name, "is missing"))
                 continue
             for difference in differences_of_files(stored, made_again):
-                # Another version may make the other parts of the table differently.
-                is_compared = not other_versions or (
-                    stored == folder.results_yaml and difference.field.startswith("cells")
+                is_of_cell = stored == folder.results_yaml and difference.field.startswith("cells")
+                # Other versions may make everything but the cells differently.
+                if other_versions and not is_of_cell:
+                    continue
+                # The results of the runs do not contain the numbers of attempts.
+                if "attempts" in difference.field:
+                    continue
+                altered = (
+                    f"is {difference.stored}; "
+                    f"made again from the runs' results it is {difference.made}"
                 )
-                # The numbers of attempts come from suite_usage.yaml; no result contains them.
-                if is_compared and "attempts" not in difference.field:
-                    altered = (
-                        f"is {difference.stored}; "
-                        f"made again from the runs' results it is {difference.made}"
-                    )
-                    table.findings.append(Finding(stored.name, difference.field, altered))
-    return table
+                comparison.findings.append(Finding(stored.name, difference.field, altered))
+    return comparison
 
 
-def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
-    """Return the cells by the suite's events, or by the table if there are no events.
+def _ended_cells(folder: SuiteDir) -> list[FinishedCell]:
+    """Return the cells of the suite, which have ended, but not always with a result.
+
+    The cells and their statuses come from the suite's events; without events, from the table. The
+    reasons always come from the table.
 
     Raises:
         OSError, YamlError, KeyError, TypeError: suite_results.yaml cannot be read.
@@ -356,22 +362,24 @@ def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
             ended cell has.
     """
     document = parse_own(folder.results_yaml.read_text(encoding="utf-8"))
-    table = {(str(cell["target"]), str(cell["evaluation"])): cell for cell in document["cells"]}
-    reported = suite_state_of(EventTail(folder.events, None).new()).cells
-    finished = []  # these cells have ended, but not always with a result
-    for key in reported or table:
+    # two dicts from the target and the evaluation of each cell: to its row in the table, and to its
+    # state by the events
+    rows = {(str(row["target"]), str(row["evaluation"])): row for row in document["cells"]}
+    states = suite_state_of(EventTail(folder.events, run_id=None).new()).cells
+    ended = []
+    for key in states or rows:
         cell_folder = folder.cell(*key)
-        row = table.get(key, {})
-        cell = reported.get(key)
         if not is_within(cell_folder, folder.chosen_folder):
             raise ValueError(LEADS_OUT.format(folder=folder.chosen_folder))
+        row = rows.get(key, {})
         status: Any = row.get("status", RunStatus.MISSING)
-        reason = row.get("reason")
-        if cell is not None and cell.status not in GOING_ON:
-            status = cell.status
+        state = states.get(key)
+        if state is not None and state.status not in GOING_ON:
+            status = state.status
         if status not in ENDED:
             raise ValueError(f"{'/'.join(key)}: no cell ends as {status}")
-        finished.append(
-            FinishedCell(*key, status, cell_folder, None if reason is None else str(reason))
-        )
-    return finished
+        reason = None
+        if row.get("reason") is not None:
+            reason = str(row["reason"])
+        ended.append(FinishedCell(*key, status, cell_folder, reason))
+    return ended

@@ -63,8 +63,7 @@ class CellEstimate:
     """The estimate of one cell."""
 
     name: str
-    # the name of the group of targets that share limits; the cell's target belongs to this group
-    limit_group: str
+    limit_group: str  # the name of the limit group of the cell's target
     estimate: Estimate
 
 
@@ -113,12 +112,13 @@ class SuiteEstimate(Total):
     def to_text(self) -> str:
         """Return the estimate as text: a line for each cell, unknown figures, and the total."""
         lines = [f"{cell.name}: {estimate_text(cell.estimate)}" for cell in self.cells]
-        # The reason why each figure of a model is unknown. Several cells may have the same unknown
-        # figure; the text shows the reason of the first of these cells.
+        # dict from each unknown figure of a model to the reason; several cells may have the same
+        # unknown figure: the reason is that of the first of these cells
         reasons: dict[str, str] = {}
         for cell in self.cells:
             for role in cell.estimate.roles:
                 for figure, source in role.sources.items():
+                    # the source of an unknown figure says why the figure is unknown
                     if source.startswith("unknown"):
                         # a suite states prices under another key than a run config
                         reason = source.replace("config.params.extra.prices", "suite.prices")

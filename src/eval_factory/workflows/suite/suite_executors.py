@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class SuiteExecutor(Protocol):
-    """The interface of an executor, which runs the cells of a suite."""
+    """The interface of an executor, which runs the cells of a suite.
+
+    The `/` in a signature lets a class choose other names for parameters that it does not use.
+    """
 
     def refuse(self, suite: Suite, env: Mapping[str, str]) -> None:
         """Check that this executor supports all settings of the suite.
@@ -40,7 +43,7 @@ class SuiteExecutor(Protocol):
         """
 
     def location(self, suite: Suite, /) -> str:
-        """Return a short text that says where the cells run, or how many cells run at once."""
+        """Return a short text: where the cells run, or how many cells run at once."""
 
     def preview(
         self, suite: Suite, cells: Sequence[PlannedCell], env: Mapping[str, str], /
@@ -100,7 +103,7 @@ class SlurmExecutor:
         run_on_slurm(work, Slurm(work.env))
 
     def location(self, _: Suite, /) -> str:
-        """Return a text that says that the cells run as Slurm jobs."""
+        """Return a text that names Slurm."""
         return "as jobs of Slurm"
 
     def preview(

@@ -32,6 +32,8 @@ from eval_factory.data.bundle import MANIFEST
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, active
 
+_MAX_SHOWN_PATH = 1000  # the maximum length of a path in a message, in characters
+
 
 def find_suite(path: Path) -> SuiteDir:
     """Return the suite in the folder `path`.
@@ -40,9 +42,9 @@ def find_suite(path: Path) -> SuiteDir:
     treated as a suite with one cell.
 
     Raises:
-        PrerequisiteError: `path` is not the folder of a suite; the message says what `path` is, and
+        PrerequisiteError: `path` is not the folder of a suite. The message says what `path` is, and
             suggests a suite in a folder above `path`. Also raised if a file of the suite is a link
-            to another place.
+            that leads out of the folder.
     """
     for folder in (suite_dir(path), suite_dir(path / SINGLE_RUN_FOLDER)):
         if folder.was_started:
@@ -60,15 +62,15 @@ def find_suite(path: Path) -> SuiteDir:
     hint = ""
     for above in Path(os.path.abspath(path)).parents:
         if SuiteDir(above).was_started:
-            hint = f"; did you mean {one_line(str(above), 1000)}?"
+            hint = f"; did you mean {one_line(str(above), _MAX_SHOWN_PATH)}?"
             break
     raise PrerequisiteError(
-        f"{one_line(str(path), 1000)}: {kind}{hint}\n"
+        f"{one_line(str(path), _MAX_SHOWN_PATH)}: {kind}{hint}\n"
         "  expected: the output_dir of a suite, which 'eval-factory run_suite' has started"
     )
 
 
-MAX_CHECK_S = 1.0
+MAX_LOCK_WAIT_S = 1.0
 """The time that `locked` waits for the lock before it reports that the suite is in use, in seconds.
 
 A process that only checks whether the suite runs (`holder_now`) has the lock for an instant.
@@ -105,7 +107,7 @@ def locked(folder: SuiteDir) -> Iterator[None]:
     started = time.monotonic()
     try:
         while not _is_lock_acquired(descriptor, folder):
-            if time.monotonic() - started > MAX_CHECK_S:
+            if time.monotonic() - started > MAX_LOCK_WAIT_S:
                 holder = Holder.read_from(folder.lock) or "an unknown process"
                 raise BusyError(
                     f"{folder.root} is in use by another run_suite: {holder}\n"
@@ -139,7 +141,7 @@ def _is_lock_acquired(descriptor: int, folder: SuiteDir) -> bool:
 
 
 # the holder of a lock whose process has not written its id into the lock file yet
-UNKNOWN = Holder(pid=0, host="", since="")
+UNKNOWN_HOLDER = Holder(pid=0, host="", since="")
 
 
 def holder_now(folder: SuiteDir) -> Holder | None:
@@ -157,18 +159,19 @@ def holder_now(folder: SuiteDir) -> Holder | None:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     except BlockingIOError:
-        holder = Holder.read_from(folder.lock) or UNKNOWN
+        holder = Holder.read_from(folder.lock) or UNKNOWN_HOLDER
     except OSError:  # the file system supports no locks: no process can have locked the file
         return None
     finally:
         os.close(descriptor)
-    is_here = holder.host == socket.gethostname()
-    if is_here and not (is_running(holder.pid) and _may_hold(holder.pid, folder.lock)):
-        return None
+    if holder.host == socket.gethostname():
+        is_alive = is_running(holder.pid) and _may_have_lock(holder.pid, folder.lock)
+        if not is_alive:
+            return None
     return holder
 
 
-def _may_hold(pid: int, lock: Path) -> bool:
+def _may_have_lock(pid: int, lock: Path) -> bool:
     """Return True if the process has opened the lock file, so that it may have the lock.
 
     Also returns True if the open files of the process cannot be read. Without this check, `cancel`
@@ -183,7 +186,7 @@ def _may_hold(pid: int, lock: Path) -> bool:
         return True
 
 
-MAX_END_S = 120.0
+MAX_CANCEL_WAIT_S = 120.0
 """The maximum time that `cancel` waits for the end of the suite, in seconds.
 
 The suite first ends the processes of its cells, which takes at most a few seconds each, and then
@@ -211,7 +214,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
     if (holder := holder_now(folder)) is None:
         return had_jobs
     pid = holder.pid
-    if holder == UNKNOWN:
+    if holder == UNKNOWN_HOLDER:
         raise PrerequisiteError(
             f"{folder.root}: somebody has just started to work on the suite: try again in a moment"
         )
@@ -222,8 +225,11 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
             f"{folder.root}: the suite runs on {holder.host} (process {pid}), not on this machine:"
             f" run 'eval-factory suite cancel' there"
         )
+    stop_signal = signal.SIGINT
+    if ignores_interrupts(pid):
+        stop_signal = signal.SIGTERM
     try:
-        os.kill(pid, signal.SIGTERM if ignores_interrupts(pid) else signal.SIGINT)
+        os.kill(pid, stop_signal)
     except ProcessLookupError:  # the process has just ended
         pass
     except PermissionError:
@@ -233,10 +239,10 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
     say(f"asked process {pid} to stop: waiting for it ...")
     started = time.monotonic()
     while (holder := holder_now(folder)) is not None and holder.pid == pid:
-        if time.monotonic() - started > MAX_END_S:
+        if time.monotonic() - started > MAX_CANCEL_WAIT_S:
             raise PrerequisiteError(
                 f"{folder.root}: process {pid} was asked to stop and has not ended "
-                f"after {MAX_END_S:.0f} s;"
+                f"after {MAX_CANCEL_WAIT_S:.0f} s;"
                 f" see {folder.log}; to end the process at once: kill -9 {pid} "
                 "(run_suite can continue the suite afterwards)"
             )
@@ -245,16 +251,18 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
 
 
 def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
-    """Return True if the process ignores SIGINT, as a process does that a script starts with `&`.
+    """Return True if the process ignores SIGINT. A process that a script starts with `&` does.
 
     Returns False if the status of the process cannot be read.
     """
-    # SigIgn in /proc/PID/status is a mask in hexadecimal digits, with a bit for each signal from 1
-    # on (proc_pid_status(5)).
+    # SigIgn in /proc/PID/status is a mask in hexadecimal digits. The lowest bit is for signal 1
+    # (proc_pid_status(5)).
     try:
         lines = (proc / str(pid) / "status").read_text(encoding="utf-8").splitlines()
-        (ignored,) = (line.split()[1] for line in lines if line.startswith("SigIgn:"))
-        return bool(int(ignored, 16) >> (signal.SIGINT - 1) & 1)
+        (digits,) = (line.split()[1] for line in lines if line.startswith("SigIgn:"))
+        ignored_signals = int(digits, 16)
+        bit_of_sigint = 1 << (signal.SIGINT - 1)
+        return bool(ignored_signals & bit_of_sigint)
     except (OSError, ValueError, IndexError):
         return False
 
@@ -274,8 +282,7 @@ def write_configs(suite: Suite) -> None:
         write_atomic(file, cell_comment + to_yaml(cell.document))
     suite_comment = (
         "# The suite as it was run, with presets and extended files included. Run it again: "
-        "eval-factory run_suite"
-        " --run_config THIS_FILE\n"
+        "eval-factory run_suite --run_config THIS_FILE\n"
         "# If the folder was moved, add --output_dir with its new path.\n"
     )
     write_atomic(suite.folder.config, suite_comment + to_yaml(suite.document))

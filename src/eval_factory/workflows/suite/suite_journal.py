@@ -60,25 +60,25 @@ class SuiteJournal:
             redactor: removes secrets from events and lines.
             observer: gets every event and every line.
         """
-        self._path = folder.events
+        self._events = folder.events
         self._log = folder.log
         self._redactor = redactor
         self._observer = observer
         self._invocation = uuid.uuid4().hex
         with contextlib.suppress(OSError):
-            with self._path.open("rb") as file:
+            with self._events.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
                 ends_with_newline = file.read(1) == b"\n"
-            # After a full disk or a power cut, the last line may be incomplete. The next event must
-            # not continue this line.
+            # After a full disk or a power cut, the last line may be incomplete. The newline of the
+            # empty line ends it, so that the next event begins a new line.
             if not ends_with_newline:
-                append_line(self._path, "")
+                append_line(self._events, line="")
 
     def record(self, event: str, **fields: Any) -> None:
         """Write an event without secrets to the file, then pass the event to the observer."""
         redacted: Any = self._redactor.tree(fields)
         record = {"time": time.time(), "event": event, "invocation": self._invocation, **redacted}
-        append_line(self._path, json_line(record))
+        append_line(self._events, json_line(record))
         self._observer.on_event(record)
 
     def say(self, text: str) -> None:
@@ -135,8 +135,8 @@ class CellState(CellRecord):
 
     The cell's folder may contain a later run with another identity.
     """
-    # the cell's state at the end of the previous invocation; None if there was none, and after the
-    # cell's first event in this invocation
+    # the cell's state at the end of the previous invocation; None if there was no previous
+    # invocation, or after the cell's first event in this invocation
     before: CellState | None = None
 
     def after_suite_ended(self) -> CellState:
@@ -181,29 +181,32 @@ class SuiteState:
     def update(self, event: Mapping[str, Any]) -> None:
         """Update the state by one more event. Unknown events and unknown cells are ignored."""
         kind = event.get("event")
-        group = str(event.get("group"))  # only used for events about endpoints, which have a group
-        now = event.get("time")
-        since = float(now) if isinstance(now, (int, float)) else None
         if kind == SUITE_STARTED:
-            earlier = {key: cell.after_suite_ended() for key, cell in self.cells.items()}
-            keys = [
-                cell_key(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)
-            ]
-            self.cells = {key: CellState(*key, before=earlier.get(key)) for key in keys}
-            self.pauses = {}
-            self.started = event
-            self.ended = None
+            self._start(event)
         elif kind == SUITE_ENDED:
             self.ended = event
         elif kind in (CELL_STARTED, CELL_ENDED) and cell_key(event) in self.cells:
             cell = self.cells[cell_key(event)]
-            attempt = event.get("attempt") or cell.attempt
-            self.cells[cell_key(event)] = replace(_after(cell, event), since=since, attempt=attempt)
+            self.cells[cell_key(event)] = _after(cell, event)
         elif kind == ENDPOINT_PAUSED:
+            group = str(event.get("group"))
             cells = frozenset(map(str, event.get("cells") or []))
-            self.pauses[group] = Pause(group, str(event.get("reason") or ""), cells, since)
+            reason = str(event.get("reason") or "")
+            self.pauses[group] = Pause(group, reason, cells, since=_time_of(event))
         elif kind == ENDPOINT_BACK:
-            self.pauses.pop(group, None)
+            self.pauses.pop(str(event.get("group")), None)
+
+    def _start(self, event: Mapping[str, Any]) -> None:
+        """Begin a new invocation with the cells of a `suite_started` event."""
+        earlier = {key: cell.after_suite_ended() for key, cell in self.cells.items()}
+        self.cells = {}
+        for cell in event.get("cells") or []:
+            if isinstance(cell, Mapping):
+                key = cell_key(cell)
+                self.cells[key] = CellState(*key, before=earlier.get(key))
+        self.pauses = {}
+        self.started = event
+        self.ended = None
 
     def all_cells(self, *, is_running: bool) -> list[CellState]:
         """Return the states of all cells.
@@ -219,13 +222,20 @@ class SuiteState:
 
 def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
     """Return the state of a cell after a `cell_started` or `cell_ended` event."""
-    cell = replace(cell, reason=event.get("reason"), identity=event.get("identity"), before=None)
+    cell = replace(
+        cell,
+        attempt=event.get("attempt") or cell.attempt,  # 0 or None: the event started no attempt
+        reason=event.get("reason"),
+        since=_time_of(event),
+        identity=event.get("identity"),
+        before=None,
+    )
     if event["event"] == CELL_STARTED:
         return replace(cell, status=RunStatus.RUNNING)
     event_status = event.get("status")
     # a status that this version does not know is treated as a failure
     status = RunStatus(event_status) if event_status in STATUSES else RunStatus.FAILED
-    if event.get("again"):
+    if event.get("again"):  # only an attempt has ended
         status = RunStatus.WAITING
     return replace(
         cell,
@@ -233,6 +243,14 @@ def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
         collected=bool(event.get("collected")),
         reused_from=event.get("reused_from"),
     )
+
+
+def _time_of(event: Mapping[str, Any]) -> float | None:
+    """Return the time of an event in epoch seconds; None if the event has no time."""
+    time_of_event = event.get("time")
+    if isinstance(time_of_event, (int, float)):
+        return float(time_of_event)
+    return None
 
 
 def suite_state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
@@ -244,7 +262,7 @@ def suite_state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
 
 
 def cell_key(event: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the target and the evaluation of the cell of an event."""
+    """Return the target and the evaluation that an event about a cell names."""
     return str(event.get("target")), str(event.get("evaluation"))
 
 

@@ -34,7 +34,7 @@ from eval_factory.workflows.suite.suite_executors import EXECUTORS
 
 
 @dataclass(frozen=True)
-class RequestCount:
+class CellRequestCount:
     """The maximum number of requests of a cell without cached answers and without retries."""
 
     # None if neither the task states its number of instances nor the user limits the samples
@@ -45,12 +45,12 @@ class RequestCount:
     by_criterion: bool = False
 
 
-def count_of(plan: Plan) -> RequestCount:
+def request_count_of(plan: Plan) -> CellRequestCount:
     """Return the maximum number of requests of a run.
 
-    The model gets one request for each instance, trial and asking: `plan.askings` counts, for
-    example, several orders of the choices. Each judge gets one request for each answer of the
-    model, or more if the judge rates each criterion by itself.
+    In each trial, the model gets each instance `plan.askings` times, for example with several
+    orders of the choices. Each judge gets one request for each answer of the model, or more if the
+    judge rates each criterion by itself.
     """
     evaluation = plan.evaluation
     known_instance_limits = []
@@ -58,28 +58,30 @@ def count_of(plan: Plan) -> RequestCount:
         if limit is not None:
             known_instance_limits.append(limit)
     if not known_instance_limits:
-        return RequestCount(None, 0)
+        return CellRequestCount(to_model=None, to_judges=0)
     to_model = min(known_instance_limits) * plan.trials * plan.askings
     # `prescribed`: the judges that the benchmark itself prescribes
     judge_count = len(plan.judges) + len(plan.prescribed)
-    return RequestCount(to_model, to_model * judge_count, evaluation.task.helm.rubric)
+    return CellRequestCount(
+        to_model, to_model * judge_count, by_criterion=evaluation.task.helm.rubric
+    )
 
 
-def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
+def known_sum(counts: Iterable[CellRequestCount]) -> CellRequestCount:
     """Return the sum of the counts; unknown counts are left out."""
     known_counts = []
     for count in counts:
         if count.to_model is not None:
             known_counts.append(count)
-    return RequestCount(
+    return CellRequestCount(
         # `or 0` is only for the type checker: the known counts have no None
         sum(count.to_model or 0 for count in known_counts),
         sum(count.to_judges for count in known_counts),
-        any(count.by_criterion for count in known_counts),
+        by_criterion=any(count.by_criterion for count in known_counts),
     )
 
 
-def counts_in_words(count: RequestCount) -> str:
+def counts_in_words(count: CellRequestCount) -> str:
     """Return the count as a text: `at most 120 requests to the model, 360 to judges`."""
     if count.to_model is None:
         return "an unknown number of requests"
@@ -142,21 +144,11 @@ def _lines(
     for cell in suite.reused:
         yield f"#   {cell.name}: {cell.source}"
     yield "\n# limits of endpoints, for all cells together"
-    yield from _limits(planned)
-    keys: list[tuple[Cell, str]] = []  # lines that say where each API key is sent
-    # settings without effect, and facts about the tasks' scores
-    notes: list[tuple[Cell, str]] = []
-    for planned_cell in planned:
-        evaluation = planned_cell.plan.evaluation
-        keys += [(planned_cell.cell, line) for line in where_keys_go(planned_cell.plan.endpoints)]
-        notes += [(planned_cell.cell, text) for text in evaluation.warnings]
-        notes += [(planned_cell.cell, text) for text in evaluation.task.about.notes]
-    yield "\n# keys"
-    yield from (f"#   {line}" for line in grouped(cells, keys))
-    if notes:
-        yield "\n# notes"
-        yield from (f"#   {note}" for note in grouped(cells, notes))
-    counts = {planned_cell.cell.name: count_of(planned_cell.plan) for planned_cell in planned}
+    yield from _limit_lines(planned)
+    yield from _key_and_note_lines(cells, planned)
+    counts = {
+        planned_cell.cell.name: request_count_of(planned_cell.plan) for planned_cell in planned
+    }
     yield from _cell_lines(suite, cells, planned, counts, debug=debug)
     unknown = []
     for name, count in counts.items():
@@ -171,11 +163,32 @@ def _lines(
         )
 
 
+def _key_and_note_lines(
+    cells: Sequence[CheckedCell], planned: Sequence[PlannedCell]
+) -> Iterator[str]:
+    """Yield the lines that say where API keys are sent, and the lines with notes.
+
+    The notes are about settings without effect, and about the tasks' scores.
+    """
+    keys: list[tuple[Cell, str]] = []
+    notes: list[tuple[Cell, str]] = []
+    for planned_cell in planned:
+        evaluation = planned_cell.plan.evaluation
+        keys += [(planned_cell.cell, line) for line in where_keys_go(planned_cell.plan.endpoints)]
+        notes += [(planned_cell.cell, text) for text in evaluation.warnings]
+        notes += [(planned_cell.cell, text) for text in evaluation.task.about.notes]
+    yield "\n# keys"
+    yield from (f"#   {line}" for line in grouped(cells, keys))
+    if notes:
+        yield "\n# notes"
+        yield from (f"#   {note}" for note in grouped(cells, notes))
+
+
 def _cell_lines(
     suite: Suite,
     cells: Sequence[CheckedCell],
     planned: Sequence[PlannedCell],
-    counts: Mapping[str, RequestCount],
+    counts: Mapping[str, CellRequestCount],
     *,
     debug: bool,
 ) -> Iterator[str]:
@@ -186,28 +199,34 @@ def _cell_lines(
     )
     section = suite.document[TOP]
     parameters_by_cell = {}
+    # the list of problems is ignored: `build_suite` has already refused problems
     for combination in combinations(section, problems=[]):
         cell_name = f"{combination.target['name']}/{combination.name}"
         parameters_by_cell[cell_name] = cell_parameters(combination, section)
     for planned_cell in planned:
-        yield f"\n{planned_cell.cell.name}: {counts_in_words(counts[planned_cell.cell.name])}"
-        for path, parameter in parameters_by_cell.get(planned_cell.cell.name, {}).items():
+        cell = planned_cell.cell
+        yield f"\n{cell.name}: {counts_in_words(counts[cell.name])}"
+        for path, parameter in parameters_by_cell.get(cell.name, {}).items():
             yield f"  {path}: {parameter.value}  ({parameter.set_by})"
-        file = suite.folder.cell_config(planned_cell.cell.target, planned_cell.cell.evaluation)
+        file = suite.folder.cell_config(cell.target, cell.evaluation)
         yield f"  {shlex.join(['eval-factory', 'run_eval', '--run_config', str(file)])}"
         yield f"  {shlex.join(command_line(planned_cell.plan, debug=debug))}"
         for text in cells[planned_cell.number].missing:
             yield "  would stop: " + text.replace("\n", "\n  ")
 
 
-def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
+def _limit_lines(planned: Sequence[PlannedCell]) -> Iterator[str]:
     """Yield a line for each limit, with the targets and judges that share the limit."""
-    limits, limit_names_of_cells = limits_of((cell.plan.endpoints, cell.group) for cell in cells)
-    # a dict per limit, used as an ordered set
+    limits, limit_names_of_cells = limits_of(
+        (planned_cell.plan.endpoints, planned_cell.group) for planned_cell in planned
+    )
+    # dict from the name of each limit to the targets and judges, which are the keys of a dict: this
+    # dict is used as an ordered set
     sharers: dict[str, dict[str, None]] = {name: {} for name in limits}
-    for cell, names_by_role in zip(cells, limit_names_of_cells, strict=True):
+    for planned_cell, names_by_role in zip(planned, limit_names_of_cells, strict=True):
         for role, name in names_by_role.items():
-            sharers[name][cell.cell.target if role == MODEL_ROLE else role] = None
+            sharer = planned_cell.cell.target if role == MODEL_ROLE else role
+            sharers[name][sharer] = None
     for name, limit in limits.items():
         numbers = {
             "requests at once": limit.parallelism,

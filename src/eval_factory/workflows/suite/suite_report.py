@@ -51,7 +51,7 @@ class SuiteOptions:
 
     Only `eval_factory.run_suite` sets this option.
     """
-    # True: with executor slurm, return when all jobs have ended, not when they are submitted
+    # with executor slurm, True: return when all jobs have ended; False: when they are submitted
     wait: bool = False
 
 
@@ -166,7 +166,7 @@ def summary_of(
         cells: the reports of all cells.
         folder: the folder of the suite.
         stopped: why cells were not started; None if all cells could be started.
-        no_table: why the table could not be written; None if it was written.
+        no_table: why the table could not be written; None if the table was written.
     """
     counts = Counter(cell.status for cell in cells)
     collected = sum(cell.collected for cell in cells)
@@ -189,23 +189,30 @@ def summary_of(
     if counts[RunStatus.COMPLETE] < len(cells):
         if stopped is not None:
             lines.append(stopped)
-        lines += _next_steps(cells, counts, folder, stopped or "")
+        lines += _next_steps(cells, counts, folder, stopped)
     return "\n".join([*lines, no_table or f"table: {folder.results_md}"])
 
 
 def _next_steps(
-    cells: Sequence[CellReport], counts: Mapping[RunStatus, int], folder: SuiteDir, stopped: str
+    cells: Sequence[CellReport],
+    counts: Mapping[RunStatus, int],
+    folder: SuiteDir,
+    stopped: str | None,
 ) -> list[str]:
     """Return the lines that tell the user how to get the missing results.
 
-    `stopped`: why cells were not started; empty if all cells could be started.
+    Args:
+        cells: the reports of all cells.
+        counts: the number of cells of each status.
+        folder: the folder of the suite.
+        stopped: why cells were not started; None if all cells could be started.
     """
-    # `stopped` is a sentence that names the limit, if a limit was reached. max_wall_s is not in the
-    # list below: it counts from the start of each command, so the next command has new time.
-    limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
     first = ""
-    if limit is not None:
-        first = f"raise {limit} of the suite, and "
+    # A reached limit must be raised. max_wall_s need not be raised: this limit counts from the
+    # start of each command.
+    for limit in (MAX_COST, MAX_REQUESTS, MAX_TOKENS):
+        if stopped is not None and limit in stopped:
+            first = f"raise {limit} of the suite, and "
     step = f"{first}the same command continues the suite: only missing answers are requested"
     details = []
     if counts[RunStatus.WAITING]:
@@ -216,8 +223,9 @@ def _next_steps(
         details.append(f"  the state of the jobs: eval-factory suite status {folder.root}")
     if counts[RunStatus.FAILED]:
         details.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
-    interrupted = any(cell.exit_code == InterruptedRunError.exit_code for cell in cells)
-    return [f"interrupted; {step}" if interrupted else step, *details]
+    if any(cell.exit_code == InterruptedRunError.exit_code for cell in cells):
+        step = f"interrupted; {step}"
+    return [step, *details]
 
 
 def write_table(
@@ -226,14 +234,14 @@ def write_table(
     """Write the table with the results of the cells.
 
     Returns:
-        A tuple (reports, reason). The reports are those of the cells, except that a cell whose
-        result cannot be read has failed. The reason says why the table could not be written; None
-        if it was written.
+        A tuple (reports, reason). A report differs from the report in `cells` if the result of its
+        cell cannot be read: the cell has then failed. The reason says why the table could not be
+        written; None if the table was written.
     """
     results = suite_results(cells)
     final_reports = []
     for cell, result in zip(cells, results.cells, strict=True):
-        # The status differs if the result of a complete cell cannot be read.
+        # `suite_results` changes the status if the result of a complete cell cannot be read
         if result.status != cell.status:
             code = PrerequisiteError.exit_code
             cell = replace(cell, status=RunStatus.FAILED, exit_code=code, reason=result.reason)

@@ -230,7 +230,7 @@ class SuiteReader:
         """
         self.folder = folder
         self._clock = clock
-        self._tail = EventTail(folder.events, None)
+        self._tail = EventTail(folder.events, run_id=None)
         self._state = SuiteState()
         self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
         # when Slurm was asked last, by `clock`, and the answer (None: Slurm did not answer)
@@ -306,7 +306,7 @@ class SuiteReader:
         if (
             followed is None or followed[0] != since
         ):  # a new attempt: read its events from the start
-            followed = (since, EventTail(RunDir(cell.folder).events, None), CellProgress())
+            followed = (since, EventTail(RunDir(cell.folder).events, run_id=None), CellProgress())
         _, tail, progress = followed
         for event in tail.new():
             if _is_number(event.get("time")) and event["time"] >= since:

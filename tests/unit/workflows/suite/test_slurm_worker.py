@@ -27,7 +27,13 @@ from eval_factory.executors.slurm_runs import (
     write_environment,
 )
 from eval_factory.workflows.suite import slurm_worker
-from eval_factory.workflows.suite.slurm_worker import KEYS_ARE_GONE, MAX_STARTS, Start, main, work
+from eval_factory.workflows.suite.slurm_worker import (
+    KEYS_ARE_GONE,
+    MAX_STARTS,
+    Start,
+    main,
+    run_task,
+)
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from facts import says
@@ -120,7 +126,7 @@ class Task:
 
     def work(self, does: Does = lambda *_: None, index: int = 0) -> int:
         self.does = does
-        return work(self.store.wave_file(1), index)
+        return run_task(self.store.wave_file(1), index)
 
     def ended(self, number: int = 0) -> RunEnd | None:
         return self.store.ended(self.wave, self.wave.runs[number])

@@ -22,8 +22,8 @@ from eval_factory.workflows.suite import suite_check, suite_status
 from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.suite_check import (
     CellCheck,
-    altered_table,
     check_suite,
+    compare_table,
     verify_suite,
 )
 from eval_factory.workflows.suite.suite_status import RESULT_PUBLISHED, status_of
@@ -108,7 +108,7 @@ def test_a_cell_that_was_finished_by_hand_counts(tmp_path: Path) -> None:
     finish(plan_of(folder))
     found = check_suite(folder, env={})
     assert (only(folder).status, only(folder).reason, only(folder).to_do) == ("complete", None, ())
-    assert not found.missing
+    assert not found.incomplete
     assert not found.in_table
     folder.results_yaml.touch()
     assert check_suite(folder, env={}).in_table
@@ -214,7 +214,7 @@ def alter(file: Path, old: str, new: str) -> None:
 
 
 def test_a_table_is_what_the_results_make(tabled: SuiteDir) -> None:
-    found = altered_table(tabled)
+    found = compare_table(tabled)
     assert [(one.target, one.status) for one in found.cells] == [
         ("a", "complete"),
         ("b", "complete"),
@@ -241,24 +241,24 @@ def test_a_changed_number_is_named_with_its_field(
     name: str, old: str, new: str, field: str, tabled: SuiteDir
 ) -> None:
     alter(tabled.root / name, old, new)
-    (found,) = altered_table(tabled).findings
+    (found,) = compare_table(tabled).findings
     assert (found.file, found.field[: len(field)]) == (name, field)
     says(found.message, "made again", "runs' results")
 
 
 def test_a_cell_that_is_taken_out_of_the_table_or_said_to_have_failed(tabled: SuiteDir) -> None:
-    done = altered_table(tabled).cells
+    done = compare_table(tabled).cells
     write_suite_results(suite_results(done[:1]), tabled)
-    assert "targets[1]" in {one.field for one in altered_table(tabled).findings}
+    assert "targets[1]" in {one.field for one in compare_table(tabled).findings}
     failed = [done[0], replace(done[1], status=RunStatus.FAILED, reason="no luck")]
     write_suite_results(suite_results(failed), tabled)
     assert {"cells[1].status", "cells[1].value"} <= {
-        one.field for one in altered_table(tabled).findings
+        one.field for one in compare_table(tabled).findings
     }
     tell(tabled.events, started(PAIR), cell_ended("b/qa", "failed"), ended())
-    assert altered_table(tabled).findings == []
+    assert compare_table(tabled).findings == []
     tabled.events.unlink()  # a copy without .suite: the table alone says which cells there are, and how they ended
-    assert altered_table(tabled).findings == []
+    assert compare_table(tabled).findings == []
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_a_cell_that_is_taken_out_of_the_table_or_said_to_have_failed(tabled: Su
 def test_a_table_that_is_none(text: str, said: str, tabled: SuiteDir) -> None:
     tabled.results_yaml.write_text(text)
     tabled.events.unlink()
-    (found,) = altered_table(tabled).findings
+    (found,) = compare_table(tabled).findings
     assert found.file == "suite_results.yaml"
     assert said in found.message
 
@@ -284,13 +284,13 @@ def test_of_a_table_of_another_version_cells_are_compared(
     monkeypatch.setattr(suite_check, "__version__", "2")
     alter(tabled.results_md, "75.0", "85.0")
     alter(tabled.results_yaml, "p_value: ", "p_value: 1")
-    found = altered_table(tabled)
+    found = compare_table(tabled)
     assert found.findings == []
     each_says(found.notes, ["eval-factory 1", "only the cells"])
     alter(tabled.results_yaml, "value: 0.75", "value: 0.85")
-    assert [one.field for one in altered_table(tabled).findings] == ["cells[0].value"]
+    assert [one.field for one in compare_table(tabled).findings] == ["cells[0].value"]
     tabled.results_csv.unlink()
-    assert "is missing" in {one.message for one in altered_table(tabled).findings}
+    assert "is missing" in {one.message for one in compare_table(tabled).findings}
 
 
 def test_a_table_is_compared_when_its_suite_has_ended(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_what_is_a_suite_and_what_stands_for_one(tmp_path: Path) -> None:
 
 
 def test_the_second_is_told_who_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_CHECK_S", 0.1)
+    monkeypatch.setattr(module, "MAX_LOCK_WAIT_S", 0.1)
     folder = SuiteDir(tmp_path / "suite")
     with module.locked(folder):
         assert json.loads(folder.lock.read_text())["pid"] == os.getpid()

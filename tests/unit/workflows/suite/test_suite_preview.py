@@ -14,11 +14,11 @@ from eval_factory.helm.command import command_line
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.suite_preview import (
-    RequestCount,
-    count_of,
+    CellRequestCount,
     counts_in_words,
     known_sum,
     preview_suite,
+    request_count_of,
 )
 from facts import each_says, naming, says
 from slurm_cells import ENV, cells_of
@@ -181,64 +181,67 @@ MMLU = {"config.type": "helm:mmlu:subject=anatomy", "config.params.limit_samples
 @pytest.mark.parametrize(
     ("flags", "count"),
     [
-        ({}, RequestCount(1000, 0)),
-        ({"config.params.limit_samples": 7}, RequestCount(7, 0)),
-        ({"config.params.limit_samples": 1000}, RequestCount(1000, 0)),
-        ({"config.params.limit_samples": 1001}, RequestCount(1000, 0)),
-        ({"config.params.extra.stop_when.half_width": 0.1}, RequestCount(1000, 0)),
-        ({"config.type": "aci_bench"}, RequestCount(120, 360)),
+        ({}, CellRequestCount(1000, 0)),
+        ({"config.params.limit_samples": 7}, CellRequestCount(7, 0)),
+        ({"config.params.limit_samples": 1000}, CellRequestCount(1000, 0)),
+        ({"config.params.limit_samples": 1001}, CellRequestCount(1000, 0)),
+        ({"config.params.extra.stop_when.half_width": 0.1}, CellRequestCount(1000, 0)),
+        ({"config.type": "aci_bench"}, CellRequestCount(120, 360)),
         (
             {"config.type": "aci_bench", "config.params.extra.num_train_trials": 2},
-            RequestCount(120, 360),
+            CellRequestCount(120, 360),
         ),
-        ({**MMLU, "config.params.extra.num_train_trials": 2}, RequestCount(8, 0)),
-        ({**MMLU, "config.params.extra.shuffle_choices": 3}, RequestCount(12, 0)),
+        ({**MMLU, "config.params.extra.num_train_trials": 2}, CellRequestCount(8, 0)),
+        ({**MMLU, "config.params.extra.shuffle_choices": 3}, CellRequestCount(12, 0)),
         (
             {"config.type": "head_qa", "config.params.extra.category": "nursery"},
-            RequestCount(2675, 0),
+            CellRequestCount(2675, 0),
         ),
-        ({"config.type": "shc_bmt_med", **DATA}, RequestCount(None, 0)),
+        ({"config.type": "shc_bmt_med", **DATA}, CellRequestCount(None, 0)),
         (
             {"config.type": "shc_bmt_med", **DATA, "config.params.limit_samples": 9},
-            RequestCount(9, 0),
+            CellRequestCount(9, 0),
         ),
-        ({"config.type": "helm:harm_bench", "config.params.limit_samples": 5}, RequestCount(5, 5)),
+        (
+            {"config.type": "helm:harm_bench", "config.params.limit_samples": 5},
+            CellRequestCount(5, 5),
+        ),
         (
             {"config.type": "healthbench", **JUDGE, "config.params.limit_samples": 4},
-            RequestCount(4, 4, by_criterion=True),
+            CellRequestCount(4, 4, by_criterion=True),
         ),
     ],
     ids=str,
 )
 def test_an_instance_is_a_request_and_one_to_each_judge(
-    flags: dict[str, Any], count: RequestCount
+    flags: dict[str, Any], count: CellRequestCount
 ) -> None:
-    assert count_of(plan(flags)) == count
+    assert request_count_of(plan(flags)) == count
 
 
 def test_the_sum_is_of_those_that_are_known() -> None:
-    counts = [RequestCount(5, 10), RequestCount(None, 0), RequestCount(3, 0)]
-    assert known_sum(counts) == RequestCount(8, 10)
-    assert known_sum(counts[:1]) == RequestCount(5, 10)
-    assert known_sum([*counts[:1], RequestCount(1, 1, by_criterion=True)]) == RequestCount(
+    counts = [CellRequestCount(5, 10), CellRequestCount(None, 0), CellRequestCount(3, 0)]
+    assert known_sum(counts) == CellRequestCount(8, 10)
+    assert known_sum(counts[:1]) == CellRequestCount(5, 10)
+    assert known_sum([*counts[:1], CellRequestCount(1, 1, by_criterion=True)]) == CellRequestCount(
         6, 11, by_criterion=True
     )
-    assert known_sum([]) == RequestCount(0, 0)
+    assert known_sum([]) == CellRequestCount(0, 0)
 
 
 @pytest.mark.parametrize(
     ("count", "said"),
     [
-        (RequestCount(1, 0), "at most 1 request to the model"),
-        (RequestCount(1200, 3600), "at most 1,200 requests to the model, 3,600 to judges"),
+        (CellRequestCount(1, 0), "at most 1 request to the model"),
+        (CellRequestCount(1200, 3600), "at most 1,200 requests to the model, 3,600 to judges"),
         (
-            RequestCount(3, 9, by_criterion=True),
+            CellRequestCount(3, 9, by_criterion=True),
             "at most 3 requests to the model, 9 or more to judges",
         ),
-        (RequestCount(0, 0), "at most 0 requests to the model"),
-        (RequestCount(None, 0), "an unknown number of requests"),
+        (CellRequestCount(0, 0), "at most 0 requests to the model"),
+        (CellRequestCount(None, 0), "an unknown number of requests"),
     ],
     ids=str,
 )
-def test_in_words(count: RequestCount, said: str) -> None:
+def test_in_words(count: CellRequestCount, said: str) -> None:
     assert counts_in_words(count) == said

@@ -17,7 +17,7 @@ from eval_factory.report.reader import load_result
 from eval_factory.report.verdicts import Verdict
 from eval_factory.workflows.resume import LastRunState
 from eval_factory.workflows.suite import suite_status
-from eval_factory.workflows.suite.suite_folder import UNKNOWN, holder_now
+from eval_factory.workflows.suite.suite_folder import UNKNOWN_HOLDER, holder_now
 from eval_factory.workflows.suite.suite_status import (
     CellFigures,
     CellProgress,
@@ -111,7 +111,7 @@ def test_a_suite_that_has_told_nothing_yet_nor_who_works_on_it(tmp_path: Path) -
             False,
         )
         folder.lock.write_text("")
-        assert holder_now(folder) == UNKNOWN
+        assert holder_now(folder) == UNKNOWN_HOLDER
         assert status_of(folder).state == "running"
     assert status_of(folder).state == "stopped"
 
