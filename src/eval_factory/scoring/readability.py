@@ -145,7 +145,7 @@ def kind_of_empty(state: output.RequestState, stored: CachedAnswer) -> Unreadabl
         if window_is_full(state, stored):
             return Unreadable.FULL_WINDOW
         return Unreadable.CUT_OFF
-    if stored.thought_key is not None:
+    if stored.thought_key is not None:  # the response has thinking, but no answer
         return Unreadable.IN_REASONING
     return Unreadable.ENDED
 
@@ -363,7 +363,8 @@ class Readability(Part):
         if was_filtered(state):
             return
         stored = self.look_up(state) or UNKNOWN
-        self.prompt_sizes.add(key, sent_text(state), stored.tokens[0], stored.cached_tokens)
+        prompt_tokens, _ = stored.tokens
+        self.prompt_sizes.add(key, sent_text(state), prompt_tokens, stored.cached_tokens)
         if stored.stripped:
             self.signs["thinking_stripped"].add(key)
         self._count_open_text(key, state)

@@ -341,7 +341,7 @@ class RubricTally(Part):
     families: Mapping[str, bool | None]
     cases: dict[InstanceKey, JudgedCase] = field(default_factory=dict)
     errors: dict[str, list[str | None]] = field(default_factory=dict)
-    """Judge -> the reasons why it did not decide, one for each criterion without its decision."""
+    """Judge -> the reasons for missing decisions, one for each criterion left undecided."""
     # the length of each answer, in characters
     lengths: dict[InstanceKey, int] = field(default_factory=dict)
 

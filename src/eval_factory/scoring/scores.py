@@ -105,7 +105,7 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
         if metric.perturbation is None or _family_of(metric) in applied:
             metrics.append(metric)
     for metric in metrics:
-        _add_worst_cases(metric, metrics, applied)
+        _add_derived_values(metric, metrics, applied)
     return metrics
 
 
@@ -125,7 +125,7 @@ def _family_of(metric: MetricValues) -> str:
     return str(metric.perturbation).removesuffix(_WORST).removesuffix(ORIGINAL)
 
 
-def _add_worst_cases(
+def _add_derived_values(
     metric: MetricValues, metrics: Sequence[MetricValues], applied: Mapping[str, set[str]]
 ) -> None:
     """Add the values of instances to a derived metric; leave other metrics unchanged.
@@ -139,7 +139,7 @@ def _add_worst_cases(
     Args:
         metric: the metric that gets the values.
         metrics: all metrics of the run.
-        applied: family of perturbations -> the names of its perturbations that were applied.
+        applied: a dict from family of perturbations to the names of its applied perturbations.
     """
     if not is_derived(metric):
         return
@@ -147,14 +147,14 @@ def _add_worst_cases(
     only_original = str(metric.perturbation).endswith(ORIGINAL)
     perturbations = {None, *applied[family]}  # None: the original instances
     values: dict[InstanceKey, float] = {}
-    for candidate in metrics:
-        has_same_name = candidate.name == metric.name and candidate.split == metric.split
-        if has_same_name and candidate.perturbation in perturbations:
+    for plain in metrics:
+        has_same_name = plain.name == metric.name and plain.split == metric.split
+        if has_same_name and plain.perturbation in perturbations:
             # HELM takes the lowest of an instance's observations, but no file contains these.
-            if candidate.counts:
+            if plain.counts:
                 values = {}
                 break
-            values |= candidate.values
+            values |= plain.values
     # If the family is a single perturbation, only the instances that it changed count.
     is_single = family in perturbations
     counted = set()  # (instance id, trial)
@@ -187,6 +187,7 @@ def _add_values(
         A dict from each applied family of perturbations to the names of its perturbations.
     """
     keys: dict[InstanceKey, InstanceKey] = {}
+    # (name, split, perturbation) of a metric -> its label; saves making a label for each instance
     labels: dict[tuple[str, str | None, output.Perturbation | None], str] = {}
     metric_names = {metric.name for metric in metrics.values()}
     applied: dict[str, set[str]] = {}

@@ -128,8 +128,8 @@ class StatedModels(Part):
         Args:
             endpoints: the endpoints of the model and of the judges.
             used: the cache keys of all answers that the result is computed from, of any role.
-            servers: cache key of an answer -> URL of the server that gave the answer; needed only
-                if an endpoint has several servers.
+            servers: a dict from the cache key of an answer to the URL of the server that answered;
+                needed only if an endpoint has several servers.
         """
         self._servers = servers or {}
         # The role of an endpoint is `model` or the name of a judge; not that of a chat message.
