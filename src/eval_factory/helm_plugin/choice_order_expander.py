@@ -18,19 +18,18 @@ from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import Instance
 
 from eval_factory.helm_plugin.further_askings import (
-    AsItIs,
+    FurtherAsking,
+    perturbation_spec,
     register_expander,
     same_input,
-    spec_of,
     with_more_askings,
 )
 from eval_factory.tasks.choice_question import name_of, orders_of
 
 
-class ChoiceOrder(AsItIs):
+class ChoiceOrder(FurtherAsking):
     """A perturbation that shows the choices of a question in another order.
 
-    The base class asks a question once more without a change; this class also reorders its choices.
     A question stays unchanged if its choices have fewer orders than the number of this order, or if
     its choices must not be reordered.
     """
@@ -77,9 +76,8 @@ def shuffle_choices(run_spec: RunSpec, orders: str) -> RunSpec:
             f"is {method}"
         )
     further_orders = range(2, int(orders) + 1)
-    return with_more_askings(
-        run_spec, [spec_of(ChoiceOrder, order=order) for order in further_orders]
-    )
+    specs = [perturbation_spec(ChoiceOrder, order=order) for order in further_orders]
+    return with_more_askings(run_spec, specs)
 
 
 register_expander("shuffle_choices", shuffle_choices)

@@ -50,14 +50,14 @@ from eval_factory.endpoint.retrying_client import DOUBTED
 from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS
 from eval_factory.helm_plugin import network_guard
-from eval_factory.helm_plugin.client import EndpointStopped, failure
-from eval_factory.helm_plugin.further_askings import (
-    AskingWhatFollows,
-    answered,
-    sent_with_text,
-    with_room,
+from eval_factory.helm_plugin.asking_executor import (
+    AskingExecutor,
+    successful_result,
+    with_enough_tokens,
+    with_pictures_sent,
     within_chance_limit,
 )
+from eval_factory.helm_plugin.client import EndpointStopped, failure
 from eval_factory.helm_plugin.patches import patch_registry, scenarios
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
@@ -111,7 +111,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._annotated: ScenarioState | None = None
         executor = _BatchStoppingExecutor(self.executor, self._session)
         # asks the model, and then the questions that are asked again
-        asking = AskingWhatFollows(
+        asking = AskingExecutor(
             executor, Path(self.output_path), has_answers=self._session.has_answers
         )
         self.executor: Any = _ReportingExecutor(
@@ -354,7 +354,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
         probes = []
         for drawn in sorted(originals, key=digest)[:PADDED_QUESTIONS]:
-            probes.append(replace(drawn, annotations=None, result=answered(PADDED_ANSWER)))
+            probes.append(replace(drawn, annotations=None, result=successful_result(PADDED_ANSWER)))
         try:
             judged = self._judging.execute(replace(state, request_states=probes))
         except BatchesAwaited:
@@ -520,8 +520,8 @@ class MeasuringRunner(EvalRunner):
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data")
         # the requests as the client would send them
-        states = map(with_room, within_chance_limit(state.request_states))
-        requests = [sent_with_text(request_state).request for request_state in states]
+        states = map(with_enough_tokens, within_chance_limit(state.request_states))
+        requests = [with_pictures_sent(request_state).request for request_state in states]
         files = media_files(requests)
         media_tokens = None
         if files:

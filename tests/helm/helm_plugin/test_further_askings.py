@@ -33,13 +33,14 @@ from helm.common.request import Request
 import eval_factory.helm_plugin.choice_order_expander
 import eval_factory.helm_plugin.choice_scenario  # noqa: F401 - registers run specs
 from eval_factory.demo.benchmark import sample_medical_qa
-from eval_factory.helm_plugin.further_askings import (
-    AskingWhatFollows,
-    answered,
+from eval_factory.helm_plugin.asking_executor import (
+    AskingExecutor,
+    AskingKey,
     chance_repeats,
-    is_asked_now,
+    is_further_turn_needed,
+    successful_result,
+    with_enough_tokens,
     with_further_turn,
-    with_room,
     within_chance_limit,
 )
 from eval_factory.tasks.asking_forms import ABSTENTION
@@ -139,7 +140,7 @@ def asked(number: int, name: str, answer: str | None, granted: int = 5) -> Reque
     """A request about a question whose right option, the liver, is A."""
     perturbation = PerturbationDescription(name) if name else None
     instance = replace(question(Input("?")), id=f"q{number}", perturbation=perturbation)
-    result = None if answer is None else answered(answer)
+    result = None if answer is None else successful_result(answer)
     request = Request(model="m", model_deployment="m", max_tokens=granted)
     options = {"A": "liver", "B": "heart"}
     return RequestState(instance, None, None, 0, options, request, result, 0, False)
@@ -162,20 +163,23 @@ def asked(number: int, name: str, answer: str | None, granted: int = 5) -> Reque
 def test_answers_after_the_first_and_to_other_words_have_room(
     name: str, granted: int, tokens: int
 ) -> None:
-    assert with_room(asked(1, name, None, granted)).request.max_tokens == tokens
+    assert with_enough_tokens(asked(1, name, None, granted)).request.max_tokens == tokens
 
 
 def test_a_doubt_is_sent_without_the_stop_that_would_end_its_answer() -> None:
     first = asked(1, "", "A")
     first = replace(first, request=replace(first.request, stop_sequences=["\n"]))
-    followed = with_further_turn(asked(1, "pushback_1", None), {("q1", 0, ""): first})
+    followed = with_further_turn(asked(1, "pushback_1", None), {AskingKey("q1", 0, ""): first})
     assert (followed.request.stop_sequences, followed.request.max_tokens) == ([], 256)
 
 
 def test_right_answers_are_asked_for_once_more_in_the_same_words() -> None:
     answers = ["A", "B", "A", "It is the liver", None]
     states = [asked(number, "same_words_2", None) for number in range(5)]
-    done = {(f"q{number}", 0, ""): asked(number, "", said) for number, said in enumerate(answers)}
+    done = {
+        AskingKey(f"q{number}", 0, ""): asked(number, "", said)
+        for number, said in enumerate(answers)
+    }
     chosen = [str(one.instance.id) for one in chance_repeats(states, done)]
     assert sorted(chosen) == ["q0", "q2"]
     all_of_them = [replace_limit(one) for one in states]
@@ -286,9 +290,12 @@ def test_a_unit_is_no_denial(text: str) -> None:
 
 def test_a_letter_is_asked_for_where_no_rule_reads_an_answer() -> None:
     answers = ["A", "I choose option B.", "Let me think", None]
-    done = {(f"q{number}", 0, ""): asked(number, "", said) for number, said in enumerate(answers)}
+    done = {
+        AskingKey(f"q{number}", 0, ""): asked(number, "", said)
+        for number, said in enumerate(answers)
+    }
     states = [asked(number, "asked_for_letter", None) for number in range(4)]
-    now = [one for one in states if is_asked_now(one, done)]
+    now = [one for one in states if is_further_turn_needed(one, done)]
     assert [one.instance.id for one in now] == ["q2"]
     turns = with_further_turn(now[0], done).request.messages
     assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
@@ -313,7 +320,7 @@ def test_a_column_named_answer_is_no_answer_of_the_model(has_answers: bool, tmp_
     instance = replace(question(Input("?")), id="q1", extra_data={"answer": "a cell"})
     state = replace(asked(1, "", None), instance=instance)
     helms = _NotesWhoIsAsked()
-    executor = AskingWhatFollows(helms, tmp_path, has_answers=has_answers)
+    executor = AskingExecutor(helms, tmp_path, has_answers=has_answers)
     executed = executor.execute(ScenarioState(AdapterSpec(), [state], []))
     result = executed.request_states[0].result
     if has_answers:
