@@ -80,12 +80,9 @@ INSTANCE_COLUMNS: Mapping[str, str] = {
 """The fields of `InstanceRecord` that are columns. The columns of metrics, judges and categories
 follow them.
 """
-JUDGE_PREFIX = "judge."
-CATEGORY_PREFIX = "extra."
-_METRIC_PREFIX = "metric."
-"""The prefixes of column names: for a judge; for a category (the same prefix as in
-instances.jsonl); for a metric whose name another column has already.
-"""
+JUDGE_PREFIX = "judge."  # begins the column of a judge's ratings
+CATEGORY_PREFIX = "extra."  # begins the column of a category, and its field in instances.jsonl
+_METRIC_PREFIX = "metric."  # begins the column of a metric if another column has the metric's name
 
 
 def scores_frame(result: TaskResult) -> DataFrame:
@@ -95,6 +92,7 @@ def scores_frame(result: TaskResult) -> DataFrame:
     """
     rows = []
     for label, score in result.scores.items():
+        # `frame` ignores the fields that are no columns.
         row = {**vars(score.stats), **vars(score)}
         row["task"] = result.task
         row["model"] = result.provenance.target
@@ -108,7 +106,7 @@ def scores_frame(result: TaskResult) -> DataFrame:
 
 
 def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """Return the pandas types of the columns by name, and one row for each instance record.
+    """Return a dict from each column to its pandas type, and one row for each instance record.
 
     The records of different trials and perturbations of an instance have separate rows. The columns
     are `INSTANCE_COLUMNS`, then metrics, judges and categories. The main metric always has a
@@ -116,19 +114,20 @@ def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, A
     instances cannot be read.
     """
     records = list(result.instances)
-    judges = _prefixed(JUDGE_PREFIX, _names(record.judges for record in records))
-    categories = _prefixed(CATEGORY_PREFIX, _names(record.categories for record in records))
-    names = _names(record.metrics for record in records)
+    # dicts from a column to the name of the judge, of the category or of the metric
+    judges = _prefixed(JUDGE_PREFIX, _keys_of(record.judges for record in records))
+    categories = _prefixed(CATEGORY_PREFIX, _keys_of(record.categories for record in records))
+    metrics = {}
+    metric_names = _keys_of(record.metrics for record in records)
     main = result.scores.get(result.main_metric)
     if main is not None and main.metric is not None:
-        names = list(dict.fromkeys([main.metric, *names]))
+        metric_names = list(dict.fromkeys([main.metric, *metric_names]))
     other_columns = {*INSTANCE_COLUMNS, *judges, *categories}
-    metrics = {}
-    for name in names:
-        column = name
-        if name in other_columns:
-            column = f"{_METRIC_PREFIX}{name}"
-        metrics[column] = name
+    for metric_name in metric_names:
+        column = metric_name
+        if column in other_columns:
+            column = f"{_METRIC_PREFIX}{metric_name}"
+        metrics[column] = metric_name
     rows = []
     for record in records:
         row = {name: getattr(record, name) for name in INSTANCE_COLUMNS}
@@ -143,19 +142,25 @@ def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, A
 
 
 def _prefixed(prefix: str, names: Iterable[str]) -> dict[str, str]:
-    """Return a mapping from columns to names; a column is the prefix followed by the name."""
+    """Return a dict from columns to names; a column is the prefix followed by the name."""
     return {f"{prefix}{name}": name for name in names}
 
 
 def _add_columns(
     row: dict[str, Any], columns: Mapping[str, str], values: Mapping[str, Any]
 ) -> None:
-    """Add the value of each column's name to a row; None if `values` does not have the name."""
+    """Add a value for each column to a row. The value is None if `values` has no such name.
+
+    Args:
+        row: a row of an instance.
+        columns: dict from a column to a name in `values`.
+        values: dict from a name to the instance's value.
+    """
     for column, name in columns.items():
         row[column] = values.get(name)
 
 
-def _names(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
+def _keys_of(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the keys of all mappings, each once, in the order of their first occurrence."""
     return list(dict.fromkeys(chain.from_iterable(mappings)))
 
@@ -174,13 +179,15 @@ def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Data
     series = {}
     for name, kind in columns.items():
         series[name] = pandas.Series([row.get(name) for row in rows], dtype=kind)
-    return pandas.DataFrame(series, columns=pandas.Index(list(columns), dtype=ANY))
+    # Without a type, pandas 2 and pandas 3 choose different types for the names of the columns.
+    names = pandas.Index(list(columns), dtype=ANY)
+    return pandas.DataFrame(series, columns=names)
 
 
 class ResultViews:
-    """A mixin that shows the `result` of an object as data frames, and in one line in its repr."""
+    """A mixin that gives an object with a result data frames, and a repr of one line."""
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # The classes that use the mixin define these attributes.
 
         @property
         def result(self) -> TaskResult: ...
@@ -243,14 +250,14 @@ def _to_optional_record(record_type: type[_RecordType], document: Any) -> _Recor
 _MISSING_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
 """Statistics that a document omits if they are None."""
 _RESULT_FILE = "evaluation_config.yaml"
-_MAX_NAMED = 8  # the maximum number of runs that a message names
+_MAX_NAMED = 8  # the maximum number of runs, or of benchmarks, that a message names
 
 
 @dataclass(frozen=True, repr=False)
 class StoredResult(ResultViews):
     """The result in one output folder, with the configuration of its run."""
 
-    result: results.TaskResult
+    result: TaskResult
     folder: Path
     command: str
     config: Mapping[str, Any]
@@ -282,10 +289,10 @@ def load_result(folder: Path | str) -> StoredResult:
     defaults = _defaults_of(rundir)
     return StoredResult(
         result_in(document, StoredInstances(rundir)),
-        rundir.root,
-        document["command"],
-        _merged(defaults["config"], document["config"]),
-        _merged(defaults["target"], document["target"]),
+        folder=rundir.root,
+        command=document["command"],
+        config=_merged(weaker=defaults["config"], stronger=document["config"]),
+        target=_merged(weaker=defaults["target"], stronger=document["target"]),
     )
 
 
@@ -326,7 +333,7 @@ def _defaults_of(rundir: RunDir) -> dict[str, dict[str, Any]]:
 
 
 def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both mappings merged; values in `stronger` win. Nested mappings are merged too."""
+    """Return the merged mappings; values in `stronger` win. Nested mappings are merged too."""
     merged = {**weaker, **stronger}
     for name in weaker.keys() & stronger.keys():
         if isinstance(weaker[name], dict) and isinstance(stronger[name], dict):
@@ -336,7 +343,7 @@ def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str,
 
 def result_in(
     document: Mapping[str, Any], instances: Iterable[results.InstanceRecord]
-) -> results.TaskResult:
+) -> TaskResult:
     """Return the result that the document of evaluation_config.yaml describes.
 
     `instances` become the instances of the result, because the document does not have them.
@@ -351,8 +358,9 @@ def result_in(
         groups[field] = {}
         for value, group in by_value["groups"].items():
             groups[field][value] = _scores(group["metrics"], task_scores=scores, main_split=None)
-    # A document omits fields that are None. `jury`, `helm` and `git_hash` have no default.
-    return results.TaskResult(
+    # A document omits fields that are None. The records have no default for `jury`, `helm` and
+    # `git_hash`, so None is added here.
+    return TaskResult(
         task=task,
         main_metric=document["main_metric"],
         scores=scores,
@@ -367,7 +375,7 @@ def result_in(
         instances=instances,
         reportable=validity["reportable"],
         status=RunStatus(document["status"]),
-        # Not stored. A partial result counts as one with missing answers that could be asked for.
+        # Not stored. In a partial result, answers are missing that can be asked for.
         something_to_ask=document["status"] == RunStatus.PARTIAL,
         comparability=_to_optional_record(results.Comparability, document.get("comparability")),
         clinicians=_to_optional_record(results.Clinicians, document.get("clinicians")),
@@ -416,7 +424,7 @@ def instance_record(
             raise ValueError(
                 f"instances.jsonl and results.jsonl differ at instance {instance['id']}"
             )
-    # the optional fields of a line for which `InstanceRecord` has no defaults
+    # A line may lack these fields, and `InstanceRecord` has no defaults for them.
     fields: dict[str, Any] = {"judges": {}, "unjudged": False, "injection": ()}
     for name in documents.INSTANCE_FIELDS:
         fields[name] = instance[name]
@@ -430,7 +438,7 @@ def instance_record(
     fields["media"] = instance.get("media", ())
     fields["question"] = instance.get("question")
     for name, value in fields.items():
-        if isinstance(value, list):
+        if isinstance(value, list):  # JSON has no tuples.
             fields[name] = tuple(value)
     categories = {}
     for name, value in instance.items():
@@ -444,17 +452,19 @@ def _scores(
 ) -> dict[str, results.Score]:
     """Return the scores of a task or of a group.
 
-    A document omits the facts that follow from others. Facts of a group's score come from the score
-    of the same name in `task_scores`, which is empty for the scores of the task itself. For other
-    scores, the metric is the name of the score, and the split is `main_split`.
+    Args:
+        metrics: the section `metrics` of the task or of the group. It omits defaults.
+        task_scores: the scores of the task, for a group: they have the defaults of a group's score
+            with the same name. Empty for the scores of the task itself.
+        main_split: the default split of all other scores. Their default metric is the score's name.
     """
     scores = {}
     for name, document in metrics["score"]["scores"].items():
-        facts: dict[str, Any] = {"metric": name, "split": main_split}
+        defaults: dict[str, Any] = {"metric": name, "split": main_split}
         if name in task_scores:
-            facts = vars(task_scores[name])
+            defaults = vars(task_scores[name])
         stats = {**_MISSING_STATS, **document["stats"]}
-        scores[name] = _to_record(results.Score, {**facts, **document, "stats": stats})
+        scores[name] = _to_record(results.Score, {**defaults, **document, "stats": stats})
     return scores
 
 
@@ -466,11 +476,12 @@ def _without(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def _usage(document: Mapping[str, Any]) -> results.Usage:
     """Return the record of the section `usage` of a result.
 
-    If the section has no figures by role, all figures of this run are the model's. If the section
-    has no figures of all runs, this run was the only run.
+    The figures at the top level of the section are the total of this run. If the section has no
+    figures by role, all figures are the model's. Without figures of all runs, this run was the only
+    run.
     """
-    top = _without(document, "this_run", "all_runs", "wall_s", "cost_unknown")
-    this_run = _spent_by_role({**top, **document.get("this_run", {})})
+    total = _without(document, "this_run", "all_runs", "wall_s", "cost_unknown")
+    this_run = _spent_by_role({**total, **document.get("this_run", {})})
     all_runs = this_run
     runs = 1
     if document.get("all_runs") is not None:
@@ -494,7 +505,8 @@ def is_suite_folder(folder: Path) -> bool:
     return not _is_run(folder) and (suite.config.exists() or suite.results_yaml.exists())
 
 
-_OWN_BENCHMARK = "benchmark.yaml"  # The file in `model_configs` that helm-run reads.
+_OWN_BENCHMARK = "benchmark.yaml"  # the file in `model_configs` that helm-run reads
+_MAX_DESCRIPTION = 1000  # the maximum number of characters of a benchmark's description
 
 
 def own_benchmark_description(folder: Path) -> str:
@@ -510,7 +522,10 @@ def own_benchmark_description(folder: Path) -> str:
         return ""
     if not isinstance(document, Mapping):
         return ""
-    return one_line(str(document.get("description") or ""), 1000)
+    description = document.get("description")
+    if not description:
+        return ""
+    return one_line(str(description), _MAX_DESCRIPTION)
 
 
 def run_folders(folders: Iterable[Path | str]) -> list[Path]:
@@ -593,14 +608,15 @@ def _runs_of(folder: Path) -> list[Path]:
     table = SuiteDir(folder).results_yaml
     refuse_foreign(folder, [table])
     runs = _results_below(folder, f"*/*/{_RESULT_FILE}")
-    by_name = {(run.parent.name, run.name): run for run in runs}
+    # The folder of a run is TARGET/EVALUATION.
+    by_cell = {(run.parent.name, run.name): run for run in runs}
     try:
         cells = parse_own(table.read_text(encoding="utf-8"))["cells"]
         order = [(str(cell["target"]), str(cell["evaluation"])) for cell in cells]
     except (OSError, ValueError, KeyError, TypeError):  # The table is missing or incomplete.
         order = []
     if order:
-        runs = [by_name[name] for name in order if name in by_name]
+        runs = [by_cell[cell] for cell in order if cell in by_cell]
     if not runs:
         raise PrerequisiteError(
             f"{folder}: is the folder of a suite in which no run has a result yet; "

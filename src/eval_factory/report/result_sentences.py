@@ -79,7 +79,7 @@ def task_description(task: str) -> str:
 
 
 def value_text(value: float, score: Any) -> str:
-    """Return a value as a reader says it: 41.2 %, 3.42 of 5, 0.412.
+    """Return a value in the form of its unit: 41.2 %, 3.42 of 5, 0.412.
 
     `score` is an object with the `unit` and the `scale` of the value.
     """
@@ -100,14 +100,14 @@ def interval_text(score: results.Score) -> str:
 
 
 def answerer(result: results.TaskResult) -> str:
-    """Return the subject of a sentence about the answers: `The demo` or `This model`."""
+    """Return what answered, as the subject of a sentence: `The demo` or `This model`."""
     if result.is_demo:
         return "The demo"
     return "This model"
 
 
 def measurement_sentence(result: results.TaskResult, who: str | None = None) -> str:
-    """Return a sentence about the questions that a model was asked, and about its judges.
+    """Return a sentence about the questions that a model was asked, and one about its judges.
 
     Args:
         result: the result of the model.
@@ -124,25 +124,32 @@ def measurement_sentence(result: results.TaskResult, who: str | None = None) -> 
         asked += f" of the {next(iter(splits))} set"
     if requested != questions:
         asked += f", {requested:,} requests with every trial and variation counted"
-    judged = ""
-    if result.validity.judges:
-        manner = "judged criterion by criterion"
-        if result.validity.rubric is None:
-            manner = "rated"
-        judges = counted(len(result.validity.judges), "judge")
-        if is_judged_by_itself(result):
-            models = "the evaluated model itself"
-        elif len(result.validity.judges) == 1:
-            models = "another language model"
-        else:
-            models = "other language models"
-        judged = f" Its answers were {manner} by {judges} ({models})."
-        if (line := ratings_line(result)) is not None:
-            judged += f" {capitalized(line)}."
-    return f"{subject} was given {asked}.{judged}"
+    sentence = f"{subject} was given {asked}."
+    if not result.validity.judges:
+        return sentence
+    return f"{sentence} {_judging_sentence(result)}"
 
 
-_UNITS = {
+def _judging_sentence(result: results.TaskResult) -> str:
+    """Return a sentence about the judges, and one with the labels or the scale of their ratings."""
+    manner = "judged criterion by criterion"
+    if result.validity.rubric is None:
+        manner = "rated"
+    judges = counted(len(result.validity.judges), "judge")
+    if is_judged_by_itself(result):
+        models = "the evaluated model itself"
+    elif len(result.validity.judges) == 1:
+        models = "another language model"
+    else:
+        models = "other language models"
+    sentence = f"Its answers were {manner} by {judges} ({models})."
+    ratings = ratings_line(result)
+    if ratings is None:
+        return sentence
+    return f"{sentence} {capitalized(ratings)}."
+
+
+_MEANINGS = {
     "share": "a share: 0 is the worst, 1 the best",
     "rating": "the mean rating of the judges",
     "share of points": "the share of a rubric's points that answers win: 0 is the worst, 1 the "
@@ -152,7 +159,7 @@ _UNITS = {
     "similarity": "how similar the answers are to reference answers",
     "errors per word": "errors for each word of a reference answer: 0 is the best",
 }
-"""Unit of a score -> the meaning of its value, as a part of a sentence."""
+"""Dict from the unit of a score to the meaning of its value, as a part of a sentence."""
 
 
 def score_meaning(result: results.TaskResult) -> str:
@@ -161,16 +168,16 @@ def score_meaning(result: results.TaskResult) -> str:
     if score is None:
         return f"{result.main_metric} could not be computed: the notes say why."
     parts = []
-    if score.unit in _UNITS:
-        parts.append(f"it is {_UNITS[score.unit]}")
+    if score.unit in _MEANINGS:
+        parts.append(f"it is {_MEANINGS[score.unit]}")
     if score.higher_is_better is True:
         parts.append("higher is better")
     elif score.higher_is_better is False:
         parts.append("lower is better")
-    over = f"{result.main_metric}, over {counted(score.stats.count, 'instance')}"
+    subject = f"{result.main_metric}, over {counted(score.stats.count, 'instance')}"
     if not parts:
-        return f"{over}."
-    return f"{over} ({'; '.join(parts)})."
+        return f"{subject}."
+    return f"{subject} ({'; '.join(parts)})."
 
 
 _SEVERAL_ANSWERS_METRIC = re.compile(r"@\d+$")
@@ -180,8 +187,8 @@ _SEVERAL_ANSWERS_METRIC = re.compile(r"@\d+$")
 def minor_scores(result: results.TaskResult) -> list[str]:
     """Return the labels of HELM's scores that add little to the main score.
 
-    These are the quasi metrics and the metrics over several answers (`exact_match@5`), as each
-    question has one answer only.
+    These are the quasi metrics and the metrics over several answers (`exact_match@5`). The latter
+    add little because each question has one answer only.
     """
     labels = []
     for label, score in result.scores.items():
@@ -213,11 +220,10 @@ def certainty_sentence(result: results.TaskResult) -> str:
 
 
 def missing_scores(result: results.TaskResult) -> str:
-    """Return a sentence with the number of instances that have a score; often an empty text.
+    """Return the reason "too few instances have a score" against reporting a result, or no text.
 
-    The sentence is a reason against reporting the result, in addition to the reasons in
-    `not_reportable`. The text is empty if the result may be reported, or if there are such reasons
-    and all instances have a score.
+    The list `not_reportable` has the other reasons. The text is empty if the result may be
+    reported, or if `not_reportable` has a reason and all instances have a score.
     """
     instances = result.validity.instances
     has_gaps = instances.scored < instances.requested
@@ -232,10 +238,9 @@ def missing_scores(result: results.TaskResult) -> str:
 
 
 def problem_counts(instances: results.Instances) -> Iterator[tuple[int, str, str]]:
-    """Yield each kind of problem that instances have, the most severe first.
+    """Yield (number of instances, description, name of the sign) of each kind of problem.
 
-    A kind is a tuple (number of instances, description of the problem, name of the sign). The sign
-    marks these instances in the table of the page.
+    The most severe problem comes first. The sign marks the instances in the table of the page.
     """
     for name, sign in sorted(SIGNS.items(), key=lambda item: item[1].severity):
         if sign.trouble and sign.count is not None:
@@ -325,7 +330,7 @@ def leaderboard_line(record: results.Comparability | None) -> str | None:
 
     The line has the first three deviations; evaluation_config.yaml and the page have all. If the
     settings cannot be compared, the line is the reason. Returns None if the result has no
-    comparison, as results of earlier versions.
+    comparison; results of earlier versions have none.
     """
     if record is None:
         return None
@@ -492,8 +497,8 @@ def choice_order_line(result: results.TaskResult) -> str | None:
         f"order of the choices ({record.orders} orders, {counted(changed.count, 'question')}): "
         f"the answer to {_percent(changed.value)} of them changes with it"
     )
-    line += _interval_of_share(changed)
-    line += _in_same_words(record.same_words)
+    line += _share_interval_text(changed)
+    line += _chance_loss_text(record.same_words)
     if record.right_in_all is not None:
         line += f", {_percent(record.right_in_all.value)} right in every order"
     score = result.scores.get(result.main_metric + results.ALL_ORDERS)
@@ -502,7 +507,7 @@ def choice_order_line(result: results.TaskResult) -> str | None:
     return line + unchanged_text
 
 
-def _interval_of_share(share: Share) -> str:
+def _share_interval_text(share: Share) -> str:
     """Return the interval of a share in brackets; empty if there is no interval."""
     if share.ci_low is None or share.ci_high is None:
         return ""
@@ -515,9 +520,9 @@ def _percent(share: float) -> str:
 
 
 def usage_rows(usage: results.Usage) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (label, figures) for this run and for all runs.
+    """Yield (label, figures) of this run and of all runs.
 
-    Each total is followed by the figures by role, if judges were asked.
+    If judges were asked, the figures of each role follow the total of this run, or of all runs.
     """
     for label, spent in (("this run", usage.this_run), ("all runs", usage.all_runs)):
         yield label, asdict(spent.total)
@@ -570,12 +575,12 @@ def _other_words_lines(
 ) -> Iterator[str]:
     """Yield a sentence for each family of rewordings, the most harmful family first."""
     families = []
-    small = []
+    small_families = []
     for name, family in by_harm(in_other_words):
         if family.change.questions >= MIN_QUESTIONS:
             families.append((name, family))
         else:
-            small.append(name)
+            small_families.append(name)
     for name, family in families[:max_families]:  # all families, if `max_families` is None
         rewording = f"HELM's {name} was applied"
         if name in FAMILIES:
@@ -587,20 +592,21 @@ def _other_words_lines(
     if max_families is not None and len(families) > max_families:
         kinds = counted(len(families) - max_families, "more kind")
         yield f"{kinds} of other words cost less (see report.html)"
-    if small:
+    if small_families:
+        kinds = ", ".join(sorted(small_families))
         yield (
-            f"nothing can be said of the other words of the kinds {', '.join(sorted(small))}: "
+            f"nothing can be said of the other words of the kinds {kinds}: "
             "too few of their questions have readable answers"
         )
 
 
 def _loss_line(change: Change, circumstance: str, p_value: str = "") -> str:
-    """Return a sentence about a change of the score.
+    """Return a sentence about a change of the score under a circumstance.
 
-    The sentence names the right answers that were lost under the circumstance, the difference of
-    the scores, and remarks on how to read the loss.
+    The sentence has the numbers of right answers that were lost and won, the difference of the
+    scores with its p value, and remarks on how to read the loss.
     """
-    difference = f"{_difference(change)}{p_value}"
+    difference = f"{_difference_text(change)}{p_value}"
     return f"{_loss_text(change)} {circumstance}: {difference}{_loss_remarks(change)}"
 
 
@@ -616,7 +622,7 @@ def _options_only_line(only: OptionsOnly) -> str:
         elif right.ci_low > only.guess:
             verdict = "the choices alone give answers away"
     questions = counted(right.count, "question")
-    shown = f"{_percent(right.value)} of {questions} are right{_interval_of_share(right)}"
+    shown = f"{_percent(right.value)} of {questions} are right{_share_interval_text(right)}"
     guess = f"guessing gets {_percent(only.guess)}"
     return f"with the choices alone, without the question, {shown}, where {guess}: {verdict}"
 
@@ -645,6 +651,7 @@ def right_by_line(right_by: RightBy) -> str:
 
 def by_harm(families: Mapping[str, InOtherWords]) -> list[tuple[str, InOtherWords]]:
     """Return (name, family) pairs; the family that lowers the score most comes first."""
+    # `difference` is after - before: the greatest loss is the lowest difference.
     return sorted(families.items(), key=lambda item: (item[1].change.difference, item[0]))
 
 
@@ -653,8 +660,8 @@ def _repeat_lines(repeats: Repeats) -> Iterator[str]:
     if repeats.mean is None:
         yield f"asked {repeats.times} times: no question was scored every time"
         return
-    questions = f"{counted(repeats.questions, 'question')}{_unread_questions(repeats.unread)}"
-    line = f"asked {repeats.times} times ({questions}): mean {_with_interval(repeats.mean)}"
+    questions = f"{counted(repeats.questions, 'question')}{_unread_text(repeats.unread)}"
+    line = f"asked {repeats.times} times ({questions}): mean {_value_with_interval(repeats.mean)}"
     if repeats.same_each_time is not None:
         line += f"; the same answer each time to {_percent(repeats.same_each_time.value)} of them"
     if repeats.majority is not None:
@@ -687,22 +694,23 @@ def _loss_text(change: Change) -> str:
 
 def _loss_remarks(change: Change) -> str:
     """Return remarks on a loss: the loss by chance alone, and the number of unread answers."""
-    return f"{_in_same_words(change.same_words)}{_unread_questions(change.unread)}"
+    return f"{_chance_loss_text(change.same_words)}{_unread_text(change.unread)}"
 
 
-def _in_same_words(chance: Share | None) -> str:
+def _chance_loss_text(loss: Share | None) -> str:
     """Return the loss by chance alone, when the question is asked again in the same words.
 
     An example is `; in the same words 38 of 77`. The text is empty if this loss is not known.
     """
-    if chance is None:
+    if loss is None:
         return ""
-    lost = formats.decimals(chance.value * chance.count, 1).removesuffix(".0")
-    return f"; in the same words {lost} of {chance.count:,}{_interval_of_share(chance)}"
+    # a mean over several askings, so the number may have decimals
+    lost = formats.decimals(loss.value * loss.count, digits=1).removesuffix(".0")
+    return f"; in the same words {lost} of {loss.count:,}{_share_interval_text(loss)}"
 
 
-def _unread_questions(count: int) -> str:
-    """Return the number of questions whose answers no rule can read; empty if there are none."""
+def _unread_text(count: int) -> str:
+    """Return the number of questions whose answers no rule can read; empty if the number is 0."""
     if not count:
         return ""
     return f", without {counted(count, 'question')} whose answers cannot be read"
@@ -717,7 +725,7 @@ def _pushback_lines(pushback: Pushback) -> Iterator[str]:
         yield f"{_loss_text(last)} after {doubts}: {difference}{_loss_remarks(last)}"
     if pushback.changed_at:
         answers = counted(sum(pushback.changed_at.values()), "answer")
-        unchanged = pushback.changed_at.get("never", 0)  # the answers that no doubt changed
+        unchanged = pushback.changed_at.get("never", 0)
         line = f"the model kept {unchanged:,} of {answers} through all doubts"
         unread = pushback.changed_at.get("unread", 0)
         if unread:
@@ -730,27 +738,28 @@ def _confidence_line(confidence: Confidence) -> str:
     manner = "by the log probabilities of its answers"
     if confidence.source == "stated":
         manner = "when it is asked how sure it is"
-    unread = ""
+    left_out = ""
     if confidence.unread:
         answers = counted(confidence.unread, "answer")
-        unread = f"; {answers} without a readable confidence"
+        left_out = f"; {answers} without a readable confidence"
     if confidence.unread_answers:
-        unread += f"; {counted(confidence.unread_answers, 'answer')} that cannot be read left out"
+        answers = counted(confidence.unread_answers, "answer")
+        left_out += f"; {answers} that cannot be read left out"
     if confidence.mean is None or confidence.right is None or confidence.calibration_error is None:
-        return f"{manner}: too few answers with a confidence to say anything{unread}"
+        return f"{manner}: too few answers with a confidence to say anything{left_out}"
     answers = counted(confidence.questions, "answer")
     line = (
         f"{manner} ({answers}), the model is {_percent(confidence.mean.value)} sure and "
         f"{_percent(confidence.right.value)} of its answers are right"
     )
-    line += f"; calibration error {_with_interval(confidence.calibration_error)}"
-    # Pairs of the share of the surest answers and the share of wrong answers among them, by size.
-    for share, risk in confidence.risk_coverage:
-        if share >= 0.5:
-            wrong = formats.percent(risk, 0)
+    line += f"; calibration error {_value_with_interval(confidence.calibration_error)}"
+    # The first pair from 0.5 on has the share of wrong answers in the surest half of the answers.
+    for surest_share, wrong_share in confidence.risk_coverage:
+        if surest_share >= 0.5:
+            wrong = formats.percent(wrong_share, digits=0)
             line += f"; of the half of the answers that it is surest of, {wrong} are wrong"
             break
-    return line + unread
+    return line + left_out
 
 
 def _abstention_line(abstention: Abstention) -> str:
@@ -771,7 +780,7 @@ def _abstention_line(abstention: Abstention) -> str:
         f"without this leave {formats.score(abstention.score_before.value)}"
     )
     costs = f"score if a wrong answer costs {abstention.cost_of_wrong:g}: {scores}"
-    unread = _unread_questions(abstention.unread)
+    unread = _unread_text(abstention.unread)
     return f'the model answers "I do not know" to {" and ".join(parts)}{unread}; {costs}'
 
 
@@ -783,11 +792,11 @@ def _were_text(number: int) -> str:
 
 
 def _count_in_share(share: Share) -> int:
-    """Return the number of questions of which a share consists (12 of 40 have the share 0.3)."""
+    """Return the number of questions in a share: 12, if the share is 0.3 of 40 questions."""
     return round(share.value * share.count)
 
 
-def _with_interval(share: Share) -> str:
+def _value_with_interval(share: Share) -> str:
     """Return a value with its 95 % interval, if it has one."""
     value = formats.score(share.value)
     between = formats.between(share.ci_low, share.ci_high)
@@ -796,7 +805,7 @@ def _with_interval(share: Share) -> str:
     return f"{value} (95 % interval {between})"
 
 
-def _difference(change: Change) -> str:
+def _difference_text(change: Change) -> str:
     """Return the difference of two scores with its sign, and with its interval, if it has one."""
     difference = formats.score(change.difference, sign="+")
     between = formats.between(change.ci_low, change.ci_high)
@@ -808,31 +817,41 @@ def _difference(change: Change) -> str:
 class LostAnswers:
     """Right answers that the model lost when the question was asked in other words.
 
-    `family` is the most harmful family of rewordings with such answers. The caller passes each
-    instance to `add` once; only the instances that are needed are stored.
+    `family` is the most harmful family of rewordings with such answers; empty if no answer was
+    lost. The caller passes each instance to `add` once. Only lost answers are stored.
     """
 
     def __init__(self, record: AskedAgain | None) -> None:
         self.family = ""
-        self._wanted: set[str] = set()
+        self._lost_ids: set[str] = set()  # ids of instances
         if record is not None:
             for name, family in by_harm(record.in_other_words):
                 if family.lost:
                     self.family = name
-                    self._wanted = set(family.lost)
+                    self._lost_ids = set(family.lost)
                     break
-        # name of the perturbation (None for the original question) -> index of the instance in its
-        # pair; HELM's and eval-factory's perturbations of a family have different names
-        self._index_in_pair = {None: 0, self.family: 1, PERTURB + self.family: 1}
-        self._pairs: dict[str, dict[int, InstanceRecord]] = {}
+        # dicts from the id of an instance to the record of its answer
+        self._original: dict[str, InstanceRecord] = {}
+        self._reworded: dict[str, InstanceRecord] = {}
 
     def add(self, record: InstanceRecord) -> None:
-        """Store an instance if its right answer was lost, in either wording."""
-        if record.id in self._wanted and record.perturbation in self._index_in_pair:
-            index = self._index_in_pair[record.perturbation]
-            self._pairs.setdefault(record.id, {}).setdefault(index, record)
+        """Store an instance if its right answer was lost, in either wording.
+
+        The first record of each wording counts: an instance may have several trials.
+        """
+        if record.id not in self._lost_ids:
+            return
+        if record.perturbation is None:
+            self._original.setdefault(record.id, record)
+        # HELM's perturbation has the name of the family; eval-factory's has a prefix.
+        elif record.perturbation in (self.family, PERTURB + self.family):
+            self._reworded.setdefault(record.id, record)
 
     @property
     def pairs(self) -> list[tuple[InstanceRecord, InstanceRecord]]:
         """The pairs (answer to the original question, answer to the reworded question)."""
-        return [(pair[0], pair[1]) for pair in self._pairs.values() if len(pair) == 2]
+        pairs = []
+        for instance_id, original in self._original.items():
+            if instance_id in self._reworded:
+                pairs.append((original, self._reworded[instance_id]))
+        return pairs
