@@ -43,7 +43,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import MAX_TOKENS, REASONED, reasoned_tasks
 from eval_factory.workflows.context import redactor_of, show_uncomputed, show_warnings
 from eval_factory.workflows.options import DryRun, Options
-from eval_factory.workflows.stop_when import faults_of_own_files, first_look_size, looks_line
+from eval_factory.workflows.stop_when import faults_of_own_files, looks_line, shown_look_size
 
 
 def dry_run(
@@ -71,7 +71,7 @@ def dry_run(
         return DryRun(difference_of(old.text, new.text), new.would_stop)
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
-    argv = command_line(plan, debug=options.debug, at_most=first_look_size(plan))
+    argv = command_line(plan, debug=options.debug, at_most=shown_look_size(plan))
     show_warnings(evaluation, screen)
     show_uncomputed([plan], env, screen)
     files = model_files(plan, debug=options.debug)

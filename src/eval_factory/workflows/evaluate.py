@@ -48,7 +48,7 @@ from eval_factory.workflows.prepare import (
 )
 from eval_factory.workflows.stop_when import (
     faults_of_own_files,
-    first_look_size,
+    shown_look_size,
     with_other_run,
 )
 
@@ -75,7 +75,7 @@ def evaluate(
     """
     evaluation = evaluation or build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
-    argv: Sequence[str] = command_line(plan, debug=options.debug, at_most=first_look_size(plan))
+    argv: Sequence[str] = command_line(plan, debug=options.debug, at_most=shown_look_size(plan))
     show_warnings(evaluation, screen)
     look_for_prerequisites(plan)
     show_uncomputed([plan], env, screen)

@@ -136,16 +136,16 @@ def _source_of(rundir: RunDir) -> Path | None:
 
 
 def _judging_of(request: Request, env: Mapping[str, str]) -> Judging:
-    """Return the judges' task as the benchmark of the request describes it.
+    """Return the instructions for the judges, as the benchmark of the request states them.
 
     Raises:
         ConfigError: The benchmark is missing, or the run config has another type.
     """
     layers = read_layers(request, env)
     benchmark = last_value(layers, *_BENCHMARK)
-    kind = last_value(layers, "config", "type")
+    eval_type = last_value(layers, "config", "type")
     problems: list[str] = []
-    if kind not in (None, CUSTOM):
+    if eval_type not in (None, CUSTOM):
         problems.append(f"config.type: must be {CUSTOM}: judges rate by a benchmark of your own")
     path = None
     if not isinstance(benchmark, str):
@@ -167,7 +167,9 @@ def _judging_evaluation(
     judged_dir: RunDir,
     env: Mapping[str, str],
 ) -> Evaluation:
-    """Write the imported answers as a benchmark, and return the evaluation that judges them.
+    """Write the imported answers as a benchmark to the folder `judged_dir`.
+
+    Returns the evaluation in which the judges rate these answers.
 
     Raises:
         ConfigError: The user's benchmark or configuration is wrong.
@@ -189,7 +191,7 @@ def _judging_evaluation(
         f"config.params.extra.benchmark={json.dumps(str(benchmark))}",
         f"config.output_dir={json.dumps(str(judged_dir.root))}",
     )
-    judging_request = Request(request.run_config, document, request.flags, overrides)
+    judging_request = replace(request, document=document, overrides=overrides)
     try:
         return build_evaluation(judging_request, load_framework(), env)
     except ConfigError as error:
@@ -220,9 +222,9 @@ def _first_url(judges: Any) -> str:
     if isinstance(judges, list) and judges:
         urls = []
         for judge in judges:
-            if isinstance(judge, dict):
-                urls.append(judge.get("url"))
-        if len(urls) == len(judges) and all(isinstance(url, str) for url in urls):
+            if isinstance(judge, dict) and isinstance(judge.get("url"), str):
+                urls.append(judge["url"])
+        if len(urls) == len(judges):
             return str(urls[0])
     raise ConfigError(_NO_URL)
 

@@ -1,10 +1,10 @@
 """Stores the state of the last run in its output folder, so that a finished run is not repeated.
 
-A result is not even collected again if the collection would write the same files. The collection
-would do so under two conditions. First, every file of the result matches its checksum. Second,
-everything else that a collection reads is unchanged: the program, its framework file, the installed
-packages, the data and the user's configuration. All of these are compared by content. If one of
-them cannot be compared, the result is collected again.
+A result is not even collected again if the collection would write the same files. This is so under
+two conditions. First, every file of the result matches its checksum. Second, everything else that a
+collection reads is unchanged: the program, its framework file, the installed packages, the data and
+the user's configuration. All of these inputs are compared by content. If an input cannot be
+compared, the result is collected again.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ class LastRunState:
     wall_s: float  # the wall time of helm-run, in seconds
     runs: Sequence[str]  # HELM's run folders, relative to the output folder
     complete: bool  # False if the same run would still send requests
+    # These three fields and `uncomputed` are the fields of `DataRead`.
     data_bundle: Mapping[str, Any] | None = None
-    data_files: Mapping[str, str] = field(default_factory=dict)
+    data_files: Mapping[str, str] = field(default_factory=dict)  # `own_files` of `DataRead`
     all_files: bool | None = None
     program: str | None = None  # SHA-256 of the program that collected the result
     given: str | None = None  # SHA-256 of the configuration that the user set
@@ -91,12 +92,12 @@ class LastRunState:
         Two files are left out because they are written later: the state's own file, and the
         attestation, which is derived from the state.
         """
-        later_files = {file.name for file in (rundir.run_state, rundir.attestation)}
-        earlier_digests = {}
+        later_files = (rundir.run_state.name, rundir.attestation.name)
+        earlier_files = {}
         for name, digest in digests.items():
             if name not in later_files:
-                earlier_digests[name] = digest
-        return replace(self, files=earlier_digests)
+                earlier_files[name] = digest
+        return replace(self, files=earlier_files)
 
     def digest_of_inputs(self, provenance: Mapping[str, Any]) -> str:
         """Return the SHA-256 of everything that the collection read and wrote.
@@ -112,9 +113,9 @@ class LastRunState:
 
 
 def versions(upstream: Upstream) -> dict[str, str | None]:
-    """Return the installed versions of eval-factory and the upstream, by package.
+    """Return the versions of eval-factory and of the installed upstream, by package.
 
-    A result of other versions does not count as a result of this run.
+    A run with other versions is repeated.
     """
     return {
         "eval_factory": __version__,
@@ -149,14 +150,17 @@ def finished_run(plan: Plan, data: DataRead) -> LastRunState | None:
         or state.versions != versions(plan.upstream)
     ):
         return None
-    earlier_read = DataRead(
-        state.data_bundle, state.data_files, state.all_files, tuple(state.uncomputed)
+    earlier_data = DataRead(
+        bundle=state.data_bundle,
+        own_files=state.data_files,
+        all_files=state.all_files,
+        uncomputed=tuple(state.uncomputed),
     )
-    if earlier_read != data:
+    if earlier_data != data:
         return None
     root = plan.rundir.root
-    files = {root / name: digest for name, digest in state.files.items()}
-    for file, digest in files.items():
+    for name, digest in state.files.items():
+        file = root / name
         is_made_picture = file.parent == plan.rundir.made_pictures
         if is_made_picture and (not file.is_file() or sha256_of(file) != digest):
             return None
@@ -199,9 +203,15 @@ def write_state(rundir: RunDir, state: LastRunState) -> None:
 def write_result_state(
     rundir: RunDir, state: LastRunState, digests: Mapping[str, str], provenance: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Write the state with the digests of the result's files.
+    """Write the state of a run with the digests of its result's files.
 
-    `digests` are these digests; they are returned together with the digest of the state's own file.
+    Returns `digests` with one more entry: the digest of the state's own file.
+
+    Args:
+        rundir: The output folder.
+        state: The state without digests.
+        digests: The SHA-256 of each file of the result, by its path in the output folder.
+        provenance: The provenance of the result.
     """
     state = state.with_files(digests, rundir)
     write_state(rundir, replace(state, inputs=state.digest_of_inputs(provenance)))
@@ -222,12 +232,11 @@ def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | N
         return None
     try:
         provenance = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))["provenance"]
-        files = provenance["dataset_files"].items()
         own_files = {}
-        for name, digest in files:
+        for name, digest in provenance["dataset_files"].items():
             if name == DATA_PATH or name.startswith(f"{DATA_PATH}/"):
                 own_files[name] = digest
-        if (provenance["run_identity"], own_files) == (plan.identity, data_files):
+        if provenance["run_identity"] == plan.identity and own_files == data_files:
             return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         pass  # an unreadable result cannot be compared with this run, so it is archived, too
@@ -289,27 +298,29 @@ def unchanged_result(
     listed = listed_checksums(rundir)
     if state is None or rundir.attestation.name not in listed:
         return None
-    attestation_digest = "missing"  # differs from every digest
+    digests = digests_of(rundir, runs)
+    digests[rundir.attestation.name] = "missing"  # differs from every digest
     if rundir.attestation.is_file():
-        attestation_digest = sha256_of(rundir.attestation)
-    if {**digests_of(rundir, runs), rundir.attestation.name: attestation_digest} != listed:
+        digests[rundir.attestation.name] = sha256_of(rundir.attestation)
+    if digests != listed or not _has_same_passport(plan):
         return None
+    # imported late: the import is slow
     from eval_factory.helm import names
-    from eval_factory.scoring import provenance
-    from eval_factory.scoring.judge_passports import PASSPORT, passport_text
+    from eval_factory.scoring.provenance import provenance_of
 
-    passport = passport_text(plan)
-    copy = rundir.model_configs / PASSPORT
-    if passport is not None and not (copy.is_file() and copy.read_text("utf-8") == passport):
-        return None
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
     current = replace(state, program=this_program_sha256(), given=digest_of_given(plan))
     current = current.with_files(listed, rundir)
-    # The hash of the prompts ("") and the data bundle (None) are not in `INPUT_FIELDS`.
-    current_provenance = provenance.provenance_of(
-        plan, scenario, "", git_hash, None, run_id=state.run_id
+    # The hash of the prompts and the data bundle may be empty: `INPUT_FIELDS` does not have them.
+    provenance = provenance_of(
+        plan,
+        scenario,
+        prompts_sha256="",
+        git_hash=git_hash,
+        data_bundle=None,
+        run_id=state.run_id,
     )
-    if state.inputs != current.digest_of_inputs(vars(current_provenance)):
+    if state.inputs != current.digest_of_inputs(vars(provenance)):
         return None
     texts = (
         file.read_text("utf-8", errors="replace")
@@ -325,3 +336,18 @@ def unchanged_result(
     document = parse_own(rundir.evaluation_config.read_text("utf-8"))
     result = result_in(document, StoredInstances(rundir))
     return replace(result, something_to_ask=False)  # a complete run has nothing left to ask
+
+
+def _has_same_passport(plan: Plan) -> bool:
+    """Return True if the folder's copy of the configured passport is unchanged.
+
+    Without a configured passport, there is nothing to compare.
+    """
+    # imported late: the import is slow
+    from eval_factory.scoring.judge_passports import PASSPORT, passport_text
+
+    passport = passport_text(plan)
+    if passport is None:
+        return True
+    copy = plan.rundir.model_configs / PASSPORT
+    return copy.is_file() and copy.read_text("utf-8") == passport

@@ -40,13 +40,14 @@ OTHER_RUN_KEY = f"{STOP_WHEN}.differs_from"
 """The key of the configuration that names another run, for error messages."""
 
 
-def first_look_size(plan: Plan) -> int | None:
-    """Return the number of instances for the command line of a preview or a finished run.
+def shown_look_size(plan: Plan) -> int | None:
+    """Return the number of instances in the command line of a preview or of a finished run.
 
-    If the output folder already has looks, the number is that of the last look, otherwise that of
+    This is the number of the last look if the output folder already has looks, otherwise that of
     the first look. Returns None if the run has no stopping rule.
     """
-    if (stop := plan.evaluation.stop_when) is None:
+    stop = plan.evaluation.stop_when
+    if stop is None:
         return None
     from eval_factory.helm.output import read_run_record
 
@@ -58,14 +59,19 @@ def first_look_size(plan: Plan) -> int | None:
 
 def looks_line(evaluation: Evaluation) -> str | None:
     """Return a line with the rule and the size of each look; None if the run has no rule."""
-    if (stop := evaluation.stop_when) is None:
+    stop = evaluation.stop_when
+    if stop is None:
         return None
     from eval_factory.scoring.sequential import looks_up_to
 
     limits = (evaluation.params.limit_samples, evaluation.task.about.instances)
     max_instances = min((limit for limit in limits if limit is not None), default=None)
-    # If the number of instances is unknown, the line shows the first three looks.
-    sizes = ", ".join(map(str, looks_up_to(stop.first, max_instances or 4 * stop.first)))
+    if max_instances is None:
+        # Each look doubles the number of instances: three looks are shown.
+        shown_looks = looks_up_to(stop.first, 4 * stop.first)
+    else:
+        shown_looks = looks_up_to(stop.first, max_instances)
+    sizes = ", ".join(map(str, shown_looks))
     if max_instances is None:
         sizes += ", ... all"
     return f"stop_when {stop.text}: {sizes} instances at most, in the order of seed {stop.seed}"
@@ -87,7 +93,7 @@ def ask_in_looks(
         plan: The plan of the run.
         stop: The stopping rule.
         data: The facts that identify the data of the run.
-        ask: A function that runs helm-run with these arguments until helm-run ends.
+        ask: A function that gets the arguments of helm-run, and returns when helm-run has ended.
         debug: True to let HELM log more.
 
     Returns:
@@ -120,47 +126,52 @@ def ask_in_looks(
         )
         if stop.differs_from is not None:
             _refuse_other_questions(plan, result)
-        if (stopped := result.validity.stopped_early) is None:
+        progress = result.validity.stopped_early  # has the looks so far and the state of the rule
+        if progress is None:
             raise HelmError(
                 f"{plan.rundir.helm}: no file records which instances were drawn; log: "
                 f"{plan.rundir.helm_log}"
             )
-        max_instances = min(limit or stopped.of, stopped.of)  # `of`: the benchmark's number
+        max_instances = progress.of  # the number of the benchmark's instances
+        if limit is not None:
+            max_instances = min(limit, max_instances)
         size = min(2 * size, max_instances)
-        is_last = stopped.holds or stopped.asked == max_instances
-        context.say(_look_line(result.main_metric, stopped, None if is_last else size))
+        is_last = progress.holds or progress.asked == max_instances
+        context.say(_look_line(result.main_metric, progress, None if is_last else size))
         if is_last:
             return finished, argv
 
 
-def _look_line(metric: str, stopped: StoppedEarly, next_size: int | None) -> str:
+def _look_line(metric: str, progress: StoppedEarly, next_size: int | None) -> str:
     """Return a line about the last look.
 
     `next_size`: the number of instances of the next look; None if there is no next look.
     """
-    look = stopped.looks[-1]
-    measure = f"difference of {metric}" if "differs_from" in stopped.rule else metric
+    look = progress.looks[-1]
+    measure = f"difference of {metric}" if "differs_from" in progress.rule else metric
     interval = formats.between(look.ci_low, look.ci_high) or "no interval"
     next_step = "the run ends" if next_size is None else f"{next_size} are asked next"
-    holds = "holds" if stopped.holds else "does not hold"
-    figures = (
-        f"{stopped.asked} of {stopped.of} instances, "
+    holds = "holds" if progress.holds else "does not hold"
+    outcome = (
+        f"{progress.asked} of {progress.of} instances, "
         f"{measure} {formats.score(look.value)} ({interval})"
     )
-    return f"look {len(stopped.looks)}: {figures}; {stopped.rule_text} {holds}: {next_step}"
+    return f"look {len(progress.looks)}: {outcome}; {progress.rule_text} {holds}: {next_step}"
 
 
 def other_run_text(plan: Plan) -> str | None:
     """Return a JSON text about the run that `differs_from` names; None if the rule names no run.
 
-    The JSON has the main metric, and its value and the hash of the prompt for each instance.
+    The JSON has the main metric and, for each instance, the metric's value and the prompt's hash.
 
     Raises:
         ConfigError: The other run is not finished, not reportable, or of another task or upstream;
             or its folder is the output folder of this run.
     """
-    if (stop := plan.evaluation.stop_when) is None or (folder := stop.differs_from) is None:
+    stop = plan.evaluation.stop_when
+    if stop is None or stop.differs_from is None:
         return None
+    folder = stop.differs_from
     from eval_factory.analysis.comparison_reasons import values_of
     from eval_factory.report.reader import load_result
 
@@ -184,9 +195,9 @@ def other_run_text(plan: Plan) -> str | None:
         values = values_of(result.instances, result.scores[result.main_metric])
     except PrerequisiteError as error:
         raise ConfigError(f"{OTHER_RUN_KEY}: no finished run: {error}") from None
-    prompts = {key: prompt.hex() for key, prompt in values.prompts.items()}
+    prompt_hashes = {key: digest.hex() for key, digest in values.prompts.items()}
     return json.dumps(
-        {"metric": result.main_metric, "values": dict(values.means), "prompts": prompts},
+        {"metric": result.main_metric, "values": dict(values.means), "prompts": prompt_hashes},
         sort_keys=True,
     )
 
@@ -198,7 +209,8 @@ def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
     """
     extra = plan.evaluation.extra
     errors: list[EvalFactoryError] = []
-    if faults := data_faults(plan.evaluation):
+    faults = data_faults(plan.evaluation)
+    if faults:
         errors.append(PrerequisiteError("\n  ".join(faults)))
     checks: list[Callable[[Plan], object]] = []
     if extra.judge_passport is not None:
@@ -221,19 +233,16 @@ def with_other_run(plan: Plan, data: DataRead) -> DataRead:
     If the other run has changed, the hash differs, and an earlier run in this folder does not count
     as finished. If the rule names no other run, nothing is written and `data` is returned.
     """
-    if (text := other_run_text(plan)) is None:
+    text = other_run_text(plan)
+    if text is None:
         return data
     file = plan.rundir.model_configs / names.OTHER_RUN
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        # The checksums of the folder are deleted before a run changes a file.
         plan.rundir.forget_checksums()
         write_atomic(file, text, mode=PRIVATE)
-    return replace(
-        data,
-        own_files={
-            **data.own_files,
-            names.OTHER_RUN: hashlib.sha256(text.encode()).hexdigest(),
-        },
-    )
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return replace(data, own_files={**data.own_files, names.OTHER_RUN: digest})
 
 
 def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
@@ -255,12 +264,12 @@ def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
         )
     if result.main_metric not in result.scores:
         return  # no instance has a value yet, so there are no questions to compare
-    prompts = values_of(result.instances, result.scores[result.main_metric]).prompts
-    shared = prompts.keys() & other_run["prompts"].keys()
-    differing = sum(prompts[key].hex() != other_run["prompts"][key] for key in shared)
+    prompt_hashes = values_of(result.instances, result.scores[result.main_metric]).prompts
+    shared = prompt_hashes.keys() & other_run["prompts"].keys()
+    differing = sum(prompt_hashes[key].hex() != other_run["prompts"][key] for key in shared)
     if differing or not shared:
         comparison = (
-            f"of {len(prompts)} instances {len(shared)} are in both runs, {differing} "
+            f"of {len(prompt_hashes)} instances {len(shared)} are in both runs, {differing} "
             "of them with different prompts"
         )
         raise ConfigError(f"{OTHER_RUN_KEY}: {comparison}; all answers so far are stored")
