@@ -22,7 +22,8 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 _SETTINGS_WITHOUT_EFFECT_ON_PROBES = frozenset(
     {"role", "alias", "helm_name", "max_length", "parallelism", "max_retries"}
 )
-
+_PROBES_AT_ONCE = 16  # the maximum number of probes that wait for an answer at the same time
+_MAX_PROBE_INTERVAL_S = 30.0  # the maximum time between two probes of a pause, in seconds
 
 ProbeAnswer = str | PrerequisiteError | None
 """The result of probing an endpoint.
@@ -40,7 +41,7 @@ class EndpointProbe:
     env: Mapping[str, str]
     redactor: Redactor
     say: Callable[[str], None]  # shows a warning to the user
-    ask: Callable[..., str | None] = probe  # sends the probe; see `preflight.probe`
+    send: Callable[..., str | None] = probe  # sends a probe; see `preflight.probe`
     # the answer of each endpoint, by `_probe_key` of the endpoint
     answers: dict[str, ProbeAnswer] = field(default_factory=dict)
 
@@ -94,7 +95,8 @@ class EndpointProbe:
         if endpoint.is_demo:
             return None
         try:
-            warning = self.ask(endpoint, env, self.redactor, lambda _text: None)
+            # The last argument would show messages about a sign-in.
+            warning = self.send(endpoint, env, self.redactor, lambda _text: None)
         except PrerequisiteError as error:
             return error
         if warning:
@@ -107,16 +109,11 @@ def _probe_key(endpoint: EndpointSettings) -> str:
 
     Endpoints with equal keys need only one probe, even if their roles or cells differ.
     """
-    return json_line(
-        {
-            name: value
-            for name, value in sorted(asdict(endpoint).items())
-            if name not in _SETTINGS_WITHOUT_EFFECT_ON_PROBES
-        }
-    )
-
-
-_PROBES_AT_ONCE = 16  # the maximum number of probes that wait for an answer at the same time
+    settings = {}
+    for name, value in sorted(asdict(endpoint).items()):
+        if name not in _SETTINGS_WITHOUT_EFFECT_ON_PROBES:
+            settings[name] = value
+    return json_line(settings)
 
 
 class News(Enum):
@@ -137,7 +134,7 @@ class _Pause:
     since: float  # the start of the pause, by `EndpointPauses.clock`
     failed_probes: int = 0
     next_probe_at: float = 0.0  # by `EndpointPauses.clock`
-    probe: Future[ProbeAnswer] | None = None  # the probe that waits for an answer
+    running_probe: Future[ProbeAnswer] | None = None  # the probe that waits for an answer
 
 
 @dataclass
@@ -147,7 +144,7 @@ class EndpointPauses:
     Only one thread may use an instance. The probes run in other threads.
     """
 
-    ask: Callable[[PlannedCell], ProbeAnswer]  # probes the endpoint of the cell's model
+    probe: Callable[[PlannedCell], ProbeAnswer]  # probes the endpoint of the cell's model
     max_outage_s: float  # the maximum time that cells wait for an endpoint, in seconds
     clock: Callable[[], float] = time.monotonic
     pauses: dict[str, _Pause] = field(default_factory=dict)  # by the name of the limit group
@@ -169,27 +166,33 @@ class EndpointPauses:
         """
         all_news = []
         for group, pause in list(self.pauses.items()):
-            now = self.clock()
-            is_first = pause.failed_probes == 0
-            news = None
-            if pause.probe is not None and pause.probe.done():
-                answer = pause.probe.result()
-                pause.probe = None
-                # no answer yet: a text is the warning that a server did not answer
-                if isinstance(answer, (str, EndpointUnreachableError)):
-                    pause.failed_probes += 1
-                    # the next probe follows after 1, 2, 4, 8, 16, and then always 30 seconds
-                    pause.next_probe_at = now + min(30.0, 2.0 ** (pause.failed_probes - 1))
-                    news = News.GONE if is_first else None
-                # An error such as a refused key also ends the pause: the cell will report it.
-                else:
-                    news = News.NEVER_GONE if is_first else News.BACK
-            elif pause.probe is None and not is_first and now - pause.since >= self.max_outage_s:
-                news = News.GIVEN_UP
-            elif pause.probe is None and now >= pause.next_probe_at:
-                pause.probe = self._pool.submit(self.ask, pause.planned)
+            news = self._news_of(pause)
             if news is not None:
                 all_news.append((group, news, pause.reason))
-            if news not in (None, News.GONE):
-                del self.pauses[group]
+                if news is not News.GONE:
+                    del self.pauses[group]
         return all_news
+
+    def _news_of(self, pause: _Pause) -> News | None:
+        """Return the change of a pause, if any, or start its next probe when the probe is due."""
+        now = self.clock()
+        has_failed_probes = pause.failed_probes > 0
+        if pause.running_probe is None:
+            if has_failed_probes and now - pause.since >= self.max_outage_s:
+                return News.GIVEN_UP
+            if now >= pause.next_probe_at:
+                pause.running_probe = self._pool.submit(self.probe, pause.planned)
+            return None
+        if not pause.running_probe.done():
+            return None
+        answer = pause.running_probe.result()
+        pause.running_probe = None
+        # no answer yet: a text is the warning that a server did not answer
+        if isinstance(answer, (str, EndpointUnreachableError)):
+            # the next probe follows after 1, 2, 4, 8, 16, and then always 30 seconds
+            interval = min(_MAX_PROBE_INTERVAL_S, 2.0**pause.failed_probes)
+            pause.next_probe_at = now + interval
+            pause.failed_probes += 1
+            return None if has_failed_probes else News.GONE
+        # An error such as a refused key also ends the pause: the cell will report it.
+        return News.BACK if has_failed_probes else News.NEVER_GONE

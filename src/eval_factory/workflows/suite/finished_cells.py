@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,19 @@ SETTINGS_WITHOUT_EFFECT = RUNTIME_ONLY - READ_WHEN_COLLECTED
 """Settings that change how a run proceeds, but neither its requests nor its result."""
 
 
-def finished(plan: Plan) -> str | None:
-    """Return the reason why the complete result in the cell's folder is not reportable.
+@dataclass(frozen=True)
+class FinishedResult:
+    """The complete result in a cell's folder, because of which the cell need not run."""
 
-    Returns an empty string if the result is reportable. Returns None if the cell has to run:
-    there is no complete result of this configuration, the data that the cell reads may have
-    changed, or a setting that changes the content of a result has another value.
+    why_not_reportable: str | None  # None if the result is reportable
+
+
+def finished_result(plan: Plan) -> FinishedResult | None:
+    """Return the finished result in the cell's folder; None if the cell has to run.
+
+    The cell has to run in three cases. The folder has no complete result of this configuration. The
+    data that the cell reads may have changed. A setting that changes the content of a result has
+    another value.
     """
     # `DataRead()` has the facts of a run that reads neither a data bundle nor the user's files.
     if reads_own_data(plan) or finished_run(plan, DataRead()) is None:
@@ -65,12 +73,11 @@ def finished(plan: Plan) -> str | None:
         stored = load_result(plan.rundir.root)
     except PrerequisiteError:
         return None
-    if _settings({"config": stored.config, "target": stored.target}) != _settings(
-        plan.evaluation.as_dict()
-    ):
+    old_settings = _settings_text({"config": stored.config, "target": stored.target})
+    if old_settings != _settings_text(plan.evaluation.as_dict()):
         return None
     minimum = plan.evaluation.extra.min_coverage
-    return why_not_reportable(stored.result, minimum) or ""
+    return FinishedResult(why_not_reportable(stored.result, minimum))
 
 
 def reads_own_data(plan: Plan) -> bool:
@@ -111,7 +118,7 @@ def keeps_partial_result(plan: Plan) -> bool:
     return data_path is None and has_partial_result(plan.rundir, plan.identity)
 
 
-def _settings(config: Mapping[str, Any]) -> str:
+def _settings_text(config: Mapping[str, Any]) -> str:
     """Return the settings that a result depends on, as text that can be compared.
 
     `config`: a document with the sections `config` and `target`.
@@ -136,7 +143,7 @@ def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
     """Find the output folders of complete runs of this version in and below these folders.
 
     Returns:
-        The output folders by the identity of their run.
+        A dict from the identity of a run to its output folders.
 
     Raises:
         ConfigError: one of `folders` does not exist.
@@ -145,10 +152,10 @@ def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"--reuse: there is no folder {folder}")
-        for parent, names, files in os.walk(folder):  # os.walk follows no links to folders
+        for parent, subfolders, files in os.walk(folder):  # os.walk follows no links to folders
             rundir = RunDir(Path(parent))
             if rundir.run_state.name in files:
-                names.clear()  # an output folder contains no other output folder
+                subfolders.clear()  # an output folder contains no other output folder
                 state = read_state(rundir)
                 if state is not None and state.complete and is_of_current_version(state):
                     folders_of_identity[state.identity] = (
@@ -156,7 +163,7 @@ def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
                         rundir.root,
                     )
             # os.walk visits the subfolders in this order; file systems list them in any order
-            names.sort()
+            subfolders.sort()
     return folders_of_identity
 
 
@@ -185,8 +192,8 @@ def copy_finished_run(source: Path, target: Path, suite: SuiteDir) -> bool:
     """
     source_run = RunDir(source)
     copy = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    # cache.db is copied together with its write-ahead log, for a killed run has not merged the two
-    # files. The third file of SQLite is an index of the log; SQLite creates this index again.
+    # cache.db is copied together with its write-ahead log, because a killed run has not merged the
+    # two files. SQLite creates the third file, an index of the log, again.
     _database, _log, index_of_log, *_ = source_run.answers
     not_copied = (
         source_run.lock_file.name,
@@ -238,8 +245,8 @@ def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Sp
 def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
     """Return the limit groups in which the model of at least one cell has answered a request.
 
-    Answers in earlier invocations count, if the cell's last run asked one of the URLs that the cell
-    asks now. A new URL may never have answered.
+    Answers in earlier invocations count only if the cell's last run asked one of the URLs that the
+    cell asks now: a new URL may never have answered.
     """
     answered = set()
     for planned in cells:

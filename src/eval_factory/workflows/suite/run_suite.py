@@ -23,9 +23,10 @@ from eval_factory.scoring.reportable import failure_in
 from eval_factory.workflows.options import code_of_error
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.finished_cells import (
+    FinishedResult,
     copy_finished_run,
-    finished,
     finished_below,
+    finished_result,
     keeps_partial_result,
     source_for,
 )
@@ -122,10 +123,9 @@ def collect_finished(work: Work, folders_of_identity: Mapping[str, tuple[Path, .
     if work.options.fresh:
         return
     for planned in work.cells:
-        # None if the cell has to run, an empty text if the cell's complete result is reportable
-        why_not_reportable = finished(planned.plan)
+        result = finished_result(planned.plan)
         source = None
-        if why_not_reportable is None:
+        if result is None:
             source = source_for(planned.plan, folders_of_identity)
         if source is not None:
             if not copy_finished_run(source, planned.plan.rundir.root, work.suite.folder):
@@ -134,29 +134,29 @@ def collect_finished(work: Work, folders_of_identity: Mapping[str, tuple[Path, .
                     f"or {planned.plan.rundir.root}"
                 )
                 continue
-            why_not_reportable = finished(planned.plan)
-        if why_not_reportable is not None:
-            report = _report_of_finished(planned, why_not_reportable, source)
+            result = finished_result(planned.plan)
+        if result is not None:
+            report = _report_of_finished(planned, result, source)
             work.reports[planned.number] = report
             work.record_end(report, planned.plan.identity)
 
 
 def _report_of_finished(
-    planned: PlannedCell, why_not_reportable: str, source: Path | None
+    planned: PlannedCell, result: FinishedResult, source: Path | None
 ) -> CellReport:
     """Return the report of a cell whose complete result already exists.
 
     Args:
         planned: the cell.
-        why_not_reportable: why the result is not reportable; empty if the result is reportable.
+        result: the complete result.
         source: the folder from which the result was copied; None if the result was not copied.
     """
     reason = None
     code = 0
-    if why_not_reportable:
-        reason = why_not_reportable.split("\n")[0]
+    if result.why_not_reportable is not None:
+        reason = result.why_not_reportable.split("\n")[0]
         # The result of a demo is not reportable, but does not count as a failure.
-        if failure_in(why_not_reportable) is not None:
+        if failure_in(result.why_not_reportable) is not None:
             code = NotReportableError.exit_code
     return CellReport.of(
         planned.cell,

@@ -33,7 +33,7 @@ from eval_factory.report.reader import load_result
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.finished_cells import (
-    finished,
+    finished_result,
     has_partial_result,
     is_complete_run,
     reads_own_data,
@@ -194,12 +194,11 @@ def _status_in_folder(plan: Plan) -> tuple[RunStatus, str | None]:
 
     The reason is None if the cell has a complete and reportable result.
     """
-    # None if the cell has to run, an empty text if the cell's complete result is reportable
-    why_not_reportable = finished(plan)
-    if why_not_reportable == "":
-        return RunStatus.COMPLETE, None
-    if why_not_reportable is not None:
-        reason = why_not_reportable.splitlines()[0].removeprefix("NOT REPORTABLE: ")
+    finished = finished_result(plan)
+    if finished is not None:
+        if finished.why_not_reportable is None:
+            return RunStatus.COMPLETE, None
+        reason = finished.why_not_reportable.splitlines()[0].removeprefix("NOT REPORTABLE: ")
         return RunStatus.COMPLETE, f"not reportable: {reason}"
     if is_complete_run(plan) and reads_own_data(plan):
         return (

@@ -15,8 +15,8 @@ from eval_factory.workflows.resume import DataRead, ended_run, write_state
 from eval_factory.workflows.suite import finished_cells
 from eval_factory.workflows.suite.finished_cells import (
     copy_finished_run,
-    finished,
     finished_below,
+    finished_result,
     has_partial_result,
 )
 from facts import naming
@@ -31,7 +31,9 @@ def plan_of(folder: RunDir, **flags: Any) -> Plan:
     "path", ["", "config.params.parallelism", "target.api_endpoint.requests_per_minute"]
 )
 def test_what_changes_no_number_begins_no_run(path: str, folder: RunDir) -> None:
-    assert finished(plan_of(folder, **({path: 3} if path else {}))) == ""
+    result = finished_result(plan_of(folder, **({path: 3} if path else {})))
+    assert result is not None
+    assert result.why_not_reportable is None
 
 
 def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_depends_on_it() -> (
@@ -75,14 +77,14 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
     ids=lambda flags: next(iter(flags)),
 )
 def test_what_may_change_a_number_does(flags: dict[str, Any], folder: RunDir) -> None:
-    assert finished(plan_of(folder, **flags)) is None
+    assert finished_result(plan_of(folder, **flags)) is None
 
 
 def test_a_result_that_cannot_be_read_is_made_again(folder: RunDir) -> None:
     folder.evaluation_config.write_text("results: [", "utf-8")
-    assert finished(plan_of(folder)) is None
+    assert finished_result(plan_of(folder)) is None
     folder.evaluation_config.unlink()
-    assert finished(plan_of(folder)) is None
+    assert finished_result(plan_of(folder)) is None
 
 
 def leave_partial(folder: RunDir, made: Plan) -> None:
@@ -98,7 +100,7 @@ def test_a_result_with_gaps_is_not_finished(folder: RunDir) -> None:
     assert not finished_cells.is_complete_run(plan_of(folder, **{"config.params.limit_samples": 3}))
     assert not has_partial_result(folder, made.identity)
     leave_partial(folder, made)
-    assert finished(made) is None
+    assert finished_result(made) is None
     assert not finished_cells.is_complete_run(made)
     assert has_partial_result(folder, made.identity)
     assert not has_partial_result(folder, "another's")
