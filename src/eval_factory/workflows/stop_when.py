@@ -107,7 +107,6 @@ def ask_in_looks(
     from eval_factory.scoring.collect import collect
     from eval_factory.workflows.prepare import write_run_config
 
-    limit = plan.evaluation.params.limit_samples
     size = stop.first
     wall_s = 0.0
     while True:
@@ -132,14 +131,27 @@ def ask_in_looks(
                 f"{plan.rundir.helm}: no file records which instances were drawn; log: "
                 f"{plan.rundir.helm_log}"
             )
-        max_instances = progress.of  # the number of the benchmark's instances
-        if limit is not None:
-            max_instances = min(limit, max_instances)
-        size = min(2 * size, max_instances)
-        is_last = progress.holds or progress.asked == max_instances
-        context.say(_look_line(result.main_metric, progress, None if is_last else size))
-        if is_last:
+        next_size = _next_size(size, progress, plan.evaluation.params.limit_samples)
+        context.say(_look_line(result.main_metric, progress, next_size))
+        if next_size is None:
             return finished, argv
+        size = next_size
+
+
+def _next_size(size: int, progress: StoppedEarly, limit: int | None) -> int | None:
+    """Return the number of instances of the next look; None if there is no next look.
+
+    Args:
+        size: The number of instances of the last look.
+        progress: The looks so far, and the state of the rule.
+        limit: The user's limit of the number of instances; None: there is no limit.
+    """
+    max_instances = progress.of  # the number of the benchmark's instances
+    if limit is not None:
+        max_instances = min(limit, max_instances)
+    if progress.holds or progress.asked == max_instances:
+        return None
+    return min(2 * size, max_instances)
 
 
 def _look_line(metric: str, progress: StoppedEarly, next_size: int | None) -> str:
