@@ -38,7 +38,6 @@ DATA_PART_PARAMS = ("version", "subset", "language", "category", "subject", "con
 """The keys of `params.extra` that choose a part or an edition of a benchmark's data."""
 CHAI = "https://mc.chai.org/v0.2/schema.xsd"  # the XML namespace of CHAI's model card
 
-
 RECORD_COLUMNS = [
     "model",
     "benchmark",
@@ -181,7 +180,7 @@ def record_row(result: TaskResult) -> list[str]:
     if model is not None:
         first_answer = model.first_answer
         last_answer = model.last_answer
-    data_hashes = [*record.dataset_revisions.values(), *record.dataset_files.values()]
+    data_versions = [*record.dataset_revisions.values(), *record.dataset_files.values()]
     judge_prompt_hashes: list[str] = []
     for role, judge in record.endpoints.items():
         if role != MODEL_ROLE:
@@ -192,10 +191,10 @@ def record_row(result: TaskResult) -> list[str]:
         f"{counts.failed:,}",
         score_without_model,
         record.run_identity,
-        # If the times of the answers are not known, the times of the run bound them.
+        # If the times of the answers are not known, the cells have the times of the run.
         first_answer or record.started_at,
         last_answer or record.ended_at,
-        ", ".join(dict.fromkeys(data_hashes)),
+        ", ".join(dict.fromkeys(data_versions)),
         record.prompts_sha256,
         ", ".join(dict.fromkeys(judge_prompt_hashes)),
     ]
@@ -223,7 +222,7 @@ def _facts(
     """Return the variables of the templates, without the `facts` that papers.yml defines."""
     validity = result.validity
     params: Mapping[str, Any] = config.get("params") or {}
-    # Templates test whether a value is none. For a test, a missing key would not be none.
+    # Templates test `extra.benchmark is none`. Without the key, the test would be false.
     extra = {
         "benchmark": None,
         "on_failure": None,
@@ -305,9 +304,9 @@ def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about the task and its data.
 
     `total` is the number of instances in the complete benchmark. `total` is None if the run used
-    the user's own files or a part of the data, or if eval-factory does not have the task.
+    the user's own files or a part of the data. `task` and `total` are None if eval-factory does not
+    have the task.
     """
-    # None if the task comes from another program or from a plug-in that is not installed
     task: Task | None = load_framework().task(result.task)
     has_own_files = any(extra.get(name) is not None for name in OWN_FILE_PARAMS)
     parts = []

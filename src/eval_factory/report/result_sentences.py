@@ -603,8 +603,8 @@ def _other_words_lines(
 def _loss_line(change: Change, circumstance: str, p_value: str = "") -> str:
     """Return a sentence about a change of the score under a circumstance.
 
-    The sentence has the numbers of right answers that were lost and won, the difference of the
-    scores with its p value, and remarks on how to read the loss.
+    The sentence has the numbers of right answers that were lost and won, and the difference of the
+    scores with its p value. Remarks on how to read the loss follow.
     """
     difference = f"{_difference_text(change)}{p_value}"
     return f"{_loss_text(change)} {circumstance}: {difference}{_loss_remarks(change)}"

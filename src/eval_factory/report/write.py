@@ -224,7 +224,7 @@ def _evaluation(
 
     Only the last run of helm-run is timed. If helm-run ran several times, `runtime_seconds` and
     `scoring_time_seconds` are left out. The time of scoring is the run time without the time of
-    inference, so it is also left out if no request was sent to the model.
+    inference. It is also left out if no request was sent to the model.
     """
     spent = result.usage.all_runs.roles.get(MODEL_ROLE)  # by all runs of helm-run
     tokens = None

@@ -282,3 +282,11 @@ def test_latencies_have_their_median_and_95th_percentile(made: TaskResult) -> No
     )
     one = plots_of(replace(made, instances=slow[1:2]))["latency"]
     says(one.description, "1 values", "1: 1", "median: 1.000")
+
+
+def test_each_field_has_a_plot_of_its_own(made: TaskResult) -> None:
+    fields = ("a-3", "a", "A")
+    by_field = {name: {"b": {"exact_match": score(0.5)}} for name in fields}
+    plots = plots_of(replace(made, groups=by_field))
+    names = [name for name in plots if name.startswith("groups-")]
+    assert names == ["groups-a-3", "groups-a", "groups-A-3-3"]
