@@ -1,6 +1,7 @@
-"""Starts the unfinished cells of a suite, and decides what to do after the end of each run.
+"""Starts the unfinished cells of a suite, and decides what to do after the end of each process.
 
-A cell is one evaluation of one target. A cell may need several runs (attempts).
+A cell is one evaluation of one target. Each start of a cell starts a process. A cell may need
+several starts, for example after a failure.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.suite import Suite
+from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import SpendingTracker
 from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import (
@@ -98,7 +99,7 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
         not_reportable = record.get("not_reportable")
         reason = None if not_reportable is None else not_reportable.split("\n")[0]
         if record["status"] == RunStatus.COMPLETE:
-            # The exit code of a demo is 0, although no score of a demo may be reported.
+            # The record's exit code: 0 for a demo, although no score of a demo may be reported.
             code = record["exit_code"]
             return Outcome(NextAction.NOTHING, RunStatus.COMPLETE, reason, code)
         # The result has gaps: another attempt repeats the failed requests.
@@ -150,7 +151,7 @@ def _reason_of(code: int, message: str | None) -> str:
     return reason
 
 
-_TICK_S = 0.1  # the interval between two steps of the loop, in seconds
+_TICK_S = 0.1  # the interval between two rounds of the loop, in seconds
 _FOLDER_CHECK_INTERVAL_S = 2.0  # the interval between two attempts to lock a folder, in seconds
 _INTERRUPTED = "interrupted"
 
@@ -171,19 +172,19 @@ class Work:
     reports: dict[int, CellReport] = field(default_factory=dict)
     # the reports of the results that the suite's file names under `reuse`
     reused: list[CellReport] = field(default_factory=list)
-    # the reason why no further cells with requests are started; None: cells may be started
+    # the reason why no further cells that need requests are started; None: cells may be started
     stopped: str | None = None
 
     @property
-    def left(self) -> list[PlannedCell]:
+    def unreported(self) -> list[PlannedCell]:
         """The cells that have no report yet."""
-        left: list[PlannedCell] = []
+        unreported: list[PlannedCell] = []
         for planned in self.cells:
             if planned.number not in self.reports:
-                left.append(planned)
-        return left
+                unreported.append(planned)
+        return unreported
 
-    def end(
+    def report_end(
         self,
         planned: PlannedCell,
         status: RunStatus,
@@ -194,7 +195,7 @@ class Work:
         collected: bool = False,
         tries_again: bool = False,
     ) -> None:
-        """Record the end of a cell, or of an attempt.
+        """Report that a cell has ended, or that a start of the cell has ended.
 
         Args:
             planned: the cell.
@@ -202,8 +203,8 @@ class Work:
             exit_code: the exit code that `run_eval` would have had.
             reason: why the cell is not complete, or why its result is not reportable.
             attempts: the number of times that the cell was started.
-            collected: True if the run was finished before it was started, and sent no request.
-            tries_again: True if only an attempt has ended, and the cell waits for its next attempt.
+            collected: True if the run was complete before the last start, which sent no request.
+            tries_again: True if the cell waits for its next start: it then gets no report yet.
         """
         report = CellReport.of(
             planned.cell, status, reason, attempts, exit_code=exit_code, collected=collected
@@ -215,10 +216,8 @@ class Work:
     def record_end(
         self, report: CellReport, identity: str | None, *, tries_again: bool = False
     ) -> None:
-        """Write the event about the end of a cell, or of an attempt, to the suite's journal."""
-        again: dict[str, Any] = {}
-        if tries_again:
-            again = {"again": True}
+        """Write the event about the end of a cell, or of a start, to the suite's journal."""
+        again = {"again": True} if tries_again else {}
         self.journal.record(
             CELL_ENDED,
             **cell_fields(report),
@@ -232,49 +231,50 @@ class Work:
             identity=identity,
         )
 
-    def end_unstarted(
+    def report_unstarted(
         self, cells: Iterable[PlannedCell], status: RunStatus, exit_code: int, reason: str
     ) -> None:
-        """End these cells without starting them.
+        """Report these cells, which will not be started.
 
-        A cell whose folder holds a partial result gets the status `partial`.
+        A cell whose folder has a valid partial result gets the status `partial`.
         """
         for planned in cells:
-            self.end(
-                planned,
-                RunStatus.PARTIAL if self.keeps_partial(planned) else status,
-                exit_code,
-                reason,
-            )
+            cell_status = RunStatus.PARTIAL if self.has_valid_partial_result(planned) else status
+            self.report_end(planned, cell_status, exit_code, reason)
 
-    def keeps_partial(self, planned: PlannedCell) -> bool:
-        """Return True if the cell's folder has a partial result that this invocation keeps.
+    def has_valid_partial_result(self, planned: PlannedCell) -> bool:
+        """Return True if the cell's folder has a partial result that this invocation may use.
 
-        With the option `--fresh`, no earlier result is kept.
+        With the option `--fresh`, no earlier result may be used.
         """
         return not self.options.fresh and keeps_partial_result(planned.plan)
 
 
 @dataclass
-class CellRun:
-    """A cell that waits for its start or runs, with the state of its attempts."""
+class UnfinishedCell:
+    """A cell that waits for a start or runs, with the state of its starts."""
 
     planned: PlannedCell
     record: Path  # the file in which the process records its end
-    has_result: bool  # True if the folder holds a partial result of an earlier attempt or run
-    # the number of ended attempts that count towards `max_attempts`; events and reports do not have
-    # this number: their `attempt` and `attempts` are `starts`
-    attempts: int = 0
-    starts: int = 0  # the number of times that the cell was started
+    has_result: bool  # True if the folder has a partial result of an earlier start or invocation
+    # the number of times that the cell was started; in events and reports, this number is called
+    # `attempt` and `attempts`
+    starts: int = 0
+    counted_attempts: int = 0  # the number of ended starts that count towards `max_attempts`
     last_reported_start: int = 0  # the number of the last start that is in the journal
     # when the folder's lock is tried again, in seconds of time.monotonic;
     # None: no other process is known to lock the folder
     next_folder_check: float | None = None
     last_outcome: Outcome | None = None  # the outcome of the last process
-    # the id of the complete run that the folder held when the cell was started
-    run_before: str | None = None
+    # the result of `complete_run` when the process was started
+    complete_run_at_start: str | None = None
 
-    def finished_run(self) -> str | None:
+    @property
+    def cell(self) -> Cell:
+        """The cell itself."""
+        return self.planned.cell
+
+    def complete_run(self) -> str | None:
         """Return the id of the run in the cell's folder; None if there is no complete run."""
         state = read_state(self.planned.plan.rundir)
         if state is None or not state.complete:
@@ -282,9 +282,10 @@ class CellRun:
         return state.run_id
 
     @property
-    def was_finished(self) -> bool:
+    def was_complete_at_start(self) -> bool:
         """True if the run was complete before the process started, which then sent no request."""
-        return self.run_before is not None and self.run_before == self.finished_run()
+        run_id = self.complete_run_at_start
+        return run_id is not None and run_id == self.complete_run()
 
 
 @dataclass
@@ -309,9 +310,9 @@ class CellLoop:
     # the server of the model that all of these cells ask; None: the suite starts no server
     server: ServedModel | None = None
     # the cells that wait, by number
-    _waiting: dict[int, CellRun] = field(default_factory=dict)
+    _waiting: dict[int, UnfinishedCell] = field(default_factory=dict)
     # the cells that run, by name
-    _running: dict[str, CellRun] = field(default_factory=dict)
+    _running: dict[str, UnfinishedCell] = field(default_factory=dict)
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         """Add cells that wait for their start."""
@@ -320,8 +321,8 @@ class CellLoop:
                 planned.cell.target, planned.cell.evaluation
             )
             record = config.with_name(f"{planned.cell.evaluation}.end.json")
-            self._waiting[planned.number] = CellRun(
-                planned, record, self.work.keeps_partial(planned)
+            self._waiting[planned.number] = UnfinishedCell(
+                planned, record, self.work.has_valid_partial_result(planned)
             )
 
     def run(self) -> None:
@@ -363,44 +364,54 @@ class CellLoop:
         at the same time. While one cell of an endpoint loads data or is scored, another cell of
         that endpoint sends requests.
         """
-        suite = self.work.suite
-        options = self.work.options
-        while len(self._running) < suite.max_processes:
-            free = [run for run in self._waiting.values() if self._folder_is_free(run)]
-            ready = [run for run in free if run.planned.group not in self.pauses.pauses]
-            if not ready:
+        while len(self._running) < self.work.suite.max_processes:
+            unfinished = self._next_cell()
+            if unfinished is None:
                 return
-            running_in_group = Counter(run.planned.group for run in self._running.values())
-            run = min(
-                ready,
-                key=lambda candidate: (
-                    running_in_group[candidate.planned.group],
-                    candidate.planned.number,
-                ),
-            )
-            cell = run.planned.cell
-            number = run.planned.number
-            self._running[cell.name] = self._waiting.pop(number)
-            run.record.unlink(missing_ok=True)
-            run.starts += 1
-            run.run_before = run.finished_run()
-            probed = self.probed.get(number)
-            spec = RunSpec(
-                name=cell.name,
-                run_config=str(suite.folder.cell_config(cell.target, cell.evaluation)),
-                log=str(suite.folder.cell_log(cell.target, cell.evaluation)),
-                record=str(run.record),
-                # a later start of the cell keeps the answers of the first
-                fresh=options.fresh and run.starts == 1,
-                debug=options.debug,
-                probed=None if probed is None else tuple(sorted(probed)),
-                limits=self.limits.get(number),
-                served_at=None if self.server is None else " ".join(self.server.addresses),
-            )
-            self.executor.begin([spec])
+            self._start(unfinished)
+
+    def _next_cell(self) -> UnfinishedCell | None:
+        """Return the waiting cell that is started next; None if no waiting cell can be started."""
+        ready = []
+        for unfinished in self._waiting.values():
+            is_paused = unfinished.planned.group in self.pauses.pauses
+            if self._folder_is_free(unfinished) and not is_paused:
+                ready.append(unfinished)
+        running_in_group = Counter(cell.planned.group for cell in self._running.values())
+        # Cells of the same endpoint are started in the order of the suite.
+        return min(
+            ready,
+            key=lambda cell: (running_in_group[cell.planned.group], cell.planned.number),
+            default=None,
+        )
+
+    def _start(self, unfinished: UnfinishedCell) -> None:
+        """Start a process for this cell."""
+        folder = self.work.suite.folder
+        options = self.work.options
+        cell = unfinished.cell
+        number = unfinished.planned.number
+        self._running[cell.name] = self._waiting.pop(number)
+        unfinished.record.unlink(missing_ok=True)
+        unfinished.starts += 1
+        unfinished.complete_run_at_start = unfinished.complete_run()
+        probed = self.probed.get(number)
+        spec = RunSpec(
+            name=cell.name,
+            run_config=str(folder.cell_config(cell.target, cell.evaluation)),
+            log=str(folder.cell_log(cell.target, cell.evaluation)),
+            record=str(unfinished.record),
+            # `--fresh` deletes answers of earlier invocations, not those of an earlier start
+            fresh=options.fresh and unfinished.starts == 1,
+            debug=options.debug,
+            probed=None if probed is None else tuple(sorted(probed)),
+            limits=self.limits.get(number),
+            served_at=None if self.server is None else " ".join(self.server.addresses),
+        )
+        self.executor.begin([spec])
 
     def _end_running(self, outcome: Outcome) -> None:
-        """End all running cells. `outcome`: the outcome of each cell that has written no result."""
+        """End all running cells. `outcome`: the outcome of each cell that wrote no result."""
         self.executor.end()
         self._process_states(self.executor.poll(), outcome)
 
@@ -412,92 +423,105 @@ class CellLoop:
         `outcome_if_no_result`: the outcome of ended cells that have written no result; None: the
         outcome follows from the exit code.
         """
-        for name, run in list(self._running.items()):
+        for name, unfinished in list(self._running.items()):
             # None: an interrupt came before the executor had started the cell
             state = states.get(name)
-            if isinstance(state, Started) and run.last_reported_start != run.starts:
-                run.last_reported_start = run.starts
-                cell = cell_fields(run.planned.cell)
-                identity = run.planned.plan.identity
+            if isinstance(state, Started) and unfinished.last_reported_start != unfinished.starts:
+                unfinished.last_reported_start = unfinished.starts
+                cell = cell_fields(unfinished.cell)
+                identity = unfinished.planned.plan.identity
                 self.work.journal.record(
-                    CELL_STARTED, **cell, attempt=run.starts, pid=state.pid, identity=identity
+                    CELL_STARTED,
+                    **cell,
+                    attempt=unfinished.starts,
+                    pid=state.pid,
+                    identity=identity,
                 )
             elif isinstance(state, (Ended, Lost)):
                 del self._running[name]
                 # A lost process is treated as if SIGKILL had killed it.
                 code = -int(signal.SIGKILL) if isinstance(state, Lost) else state.code
-                self._process_end(run, code, outcome_if_no_result)
+                self._process_end(unfinished, code, outcome_if_no_result)
 
-    def _process_end(self, run: CellRun, code: int, outcome_if_no_result: Outcome | None) -> None:
+    def _process_end(
+        self, unfinished: UnfinishedCell, code: int, outcome_if_no_result: Outcome | None
+    ) -> None:
         """Record the end of a cell's process, and prepare the next action."""
-        cell = run.planned.cell
-        record = record_of(run.record)
+        record = record_of(unfinished.record)
         wrote_result = record.get("status") is not None
-        may_try = run.attempts + 1 < self.work.suite.max_attempts  # this attempt is the `+ 1`
-        outcome = outcome_of(code, record, may_try=may_try, has_result=run.has_result)
+        attempts_with_this = unfinished.counted_attempts + 1
+        may_try = attempts_with_this < self.work.suite.max_attempts
+        outcome = outcome_of(code, record, may_try=may_try, has_result=unfinished.has_result)
         if outcome_if_no_result is not None and not wrote_result:
-            if run.has_result:
+            if unfinished.has_result:
                 outcome = replace(outcome_if_no_result, status=RunStatus.PARTIAL)
             else:
                 outcome = outcome_if_no_result
         if outcome.counts:
-            run.attempts += 1
-        run.has_result = run.has_result or wrote_result
-        run.last_outcome = outcome
+            unfinished.counted_attempts += 1
+        unfinished.has_result = unfinished.has_result or wrote_result
+        unfinished.last_outcome = outcome
         tries_again = outcome.next_action not in (NextAction.NOTHING, NextAction.STOP_TARGET)
-        reason = outcome.reason or ""
-        self.work.end(
-            run.planned,
+        self.work.report_end(
+            unfinished.planned,
             outcome.status,
             outcome.exit_code,
             outcome.reason,
-            run.starts,
-            collected=run.was_finished,
+            unfinished.starts,
+            collected=unfinished.was_complete_at_start,
             tries_again=tries_again,
         )
         if tries_again:
-            self._waiting[run.planned.number] = run
+            self._waiting[unfinished.planned.number] = unfinished
+        self._take_next_action(unfinished, outcome)
+
+    def _take_next_action(self, unfinished: UnfinishedCell, outcome: Outcome) -> None:
+        """Prepare the action that follows the end of a cell's process.
+
+        A cell that starts again, perhaps later, is already in `_waiting`.
+        """
+        reason = outcome.reason or ""  # every outcome with a next action has a reason
         if outcome.next_action is NextAction.STOP_TARGET:
             others_of_target = []
             for other in self._waiting.values():
-                if other.planned.cell.target == cell.target and not self._only_collects(other):
+                if other.cell.target == unfinished.cell.target and not self._only_collects(other):
                     others_of_target.append(other)
             self._give_up(
                 others_of_target, RunStatus.FAILED, outcome.exit_code, f"not started: {reason}"
             )
         elif outcome.next_action in (NextAction.PAUSE_ENDPOINT, NextAction.RESTART_AFTER_PROBE):
-            self.pauses.pause(run.planned, reason)
+            self.pauses.pause(unfinished.planned, reason)
         elif outcome.next_action is NextAction.WAIT_FOR_FOLDER:
-            if run.next_folder_check is None:
-                self.work.journal.say(f"{cell.name}: waiting: {reason}")
-            run.next_folder_check = time.monotonic() + _FOLDER_CHECK_INTERVAL_S
+            if unfinished.next_folder_check is None:
+                self.work.journal.say(f"{unfinished.cell.name}: waiting: {reason}")
+            unfinished.next_folder_check = time.monotonic() + _FOLDER_CHECK_INTERVAL_S
 
-    def _only_collects(self, run: CellRun) -> bool:
+    def _only_collects(self, unfinished: UnfinishedCell) -> bool:
         """Return True if the cell would send no request and would only collect its result.
 
         Such a cell is started even if a limit or a refusal stops the other cells.
         """
-        return is_complete_run(run.planned.plan) and not self.work.options.fresh
+        return is_complete_run(unfinished.planned.plan) and not self.work.options.fresh
 
-    def _folder_is_free(self, run: CellRun) -> bool:
+    def _folder_is_free(self, unfinished: UnfinishedCell) -> bool:
         """Return True if no other process is known to lock the cell's folder.
 
         The lock is only tried after the cell has found its folder locked, and at most once every
         `_FOLDER_CHECK_INTERVAL_S` seconds.
         """
-        if run.next_folder_check is None:
+        if unfinished.next_folder_check is None:
             return True
-        if time.monotonic() < run.next_folder_check:
+        if time.monotonic() < unfinished.next_folder_check:
             return False
         try:
-            with run.planned.plan.rundir.locked():
-                run.next_folder_check = None
+            with unfinished.planned.plan.rundir.locked():
+                unfinished.next_folder_check = None
         except BusyError:
-            run.next_folder_check = time.monotonic() + _FOLDER_CHECK_INTERVAL_S
+            unfinished.next_folder_check = time.monotonic() + _FOLDER_CHECK_INTERVAL_S
         except PrerequisiteError:
             # The folder cannot be locked at all: the cell itself will report the problem.
-            run.next_folder_check = None
-        return run.next_folder_check is None
+            unfinished.next_folder_check = None
+        return unfinished.next_folder_check is None
 
     def _check_pauses(self) -> None:
         """Record which endpoints are gone or back, and end cells whose wait is over.
@@ -506,11 +530,11 @@ class CellLoop:
         """
         for group, news, reason in self.pauses.news():
             cells = []
-            for run in self._waiting.values():
-                if run.planned.group == group:
-                    cells.append(run)
+            for unfinished in self._waiting.values():
+                if unfinished.planned.group == group:
+                    cells.append(unfinished)
             if news is News.GONE:
-                names = [run.planned.cell.name for run in cells]
+                names = [unfinished.cell.name for unfinished in cells]
                 self.work.journal.record(ENDPOINT_PAUSED, group=group, reason=reason, cells=names)
             elif news is News.BACK:
                 self.work.journal.record(ENDPOINT_BACK, group=group)
@@ -520,16 +544,22 @@ class CellLoop:
                     f"{reason}"
                 )
                 self._give_up(cells, RunStatus.FAILED, PrerequisiteError.exit_code, waited)
-            # NEVER_GONE: the endpoint answered the first probe. If a cell has ended because it
-            # could not reach the endpoint, this start counts as an attempt after all.
-            else:
-                for run in cells:
-                    last = run.last_outcome
-                    if last is not None and last.next_action is NextAction.PAUSE_ENDPOINT:
-                        run.attempts += 1
-                        if run.attempts >= self.work.suite.max_attempts:
-                            reason = last.reason or ""
-                            self._give_up([run], RunStatus.FAILED, last.exit_code, reason)
+            else:  # NEVER_GONE
+                self._count_unreached_endpoint(cells)
+
+    def _count_unreached_endpoint(self, cells: Iterable[UnfinishedCell]) -> None:
+        """Count the last start of each cell that could not reach its endpoint as an attempt.
+
+        The endpoint has answered the first probe, so the endpoint was not gone. A cell whose
+        attempts are used up ends.
+        """
+        for unfinished in cells:
+            last = unfinished.last_outcome
+            if last is not None and last.next_action is NextAction.PAUSE_ENDPOINT:
+                unfinished.counted_attempts += 1
+                if unfinished.counted_attempts >= self.work.suite.max_attempts:
+                    reason = last.reason or ""  # this outcome has a reason
+                    self._give_up([unfinished], RunStatus.FAILED, last.exit_code, reason)
 
     def _check_server(self) -> None:
         """If all servers of the model are lost, end the running cells and wait for a new server.
@@ -578,24 +608,31 @@ class CellLoop:
                 self.work.journal.say(f"{reached}: no more cells are started")
                 self.work.stopped = f"not started: {reached}"
         if self.work.stopped is not None:
-            waiting = []
-            for run in self._waiting.values():
-                if not self._only_collects(run):
-                    waiting.append(run)
+            cells_to_end = []
+            for unfinished in self._waiting.values():
+                if not self._only_collects(unfinished):
+                    cells_to_end.append(unfinished)
             self._give_up(
-                waiting, RunStatus.MISSING, NotReportableError.exit_code, self.work.stopped
+                cells_to_end, RunStatus.MISSING, NotReportableError.exit_code, self.work.stopped
             )
 
-    def _give_up(self, runs: list[CellRun], status: RunStatus, exit_code: int, reason: str) -> None:
-        """End these cells without another start.
+    def _give_up(
+        self, cells: list[UnfinishedCell], status: RunStatus, exit_code: int, reason: str
+    ) -> None:
+        """Report these cells, which will not be started again.
 
-        A cell whose folder holds a partial result gets the status `partial`.
+        A cell whose folder has a partial result gets the status `partial`.
         """
-        for run in runs:
-            self._waiting.pop(run.planned.number, None)
-            final_status = RunStatus.PARTIAL if run.has_result else status
-            self.work.end(
-                run.planned, final_status, exit_code, reason, run.starts, collected=run.was_finished
+        for unfinished in cells:
+            self._waiting.pop(unfinished.planned.number, None)
+            final_status = RunStatus.PARTIAL if unfinished.has_result else status
+            self.work.report_end(
+                unfinished.planned,
+                final_status,
+                exit_code,
+                reason,
+                unfinished.starts,
+                collected=unfinished.was_complete_at_start,
             )
-            # The cell is still here if an interrupt came before the executor had started it.
-            self._running.pop(run.planned.cell.name, None)
+            # An interrupt may come after a cell is in `_running`, but before its process starts.
+            self._running.pop(unfinished.cell.name, None)

@@ -41,6 +41,7 @@ from eval_factory.workflows.suite.planned_cells import (
     limits_of,
 )
 
+# the command that runs one cell; the executor appends the id of its own process
 CELL_PROCESS = (sys.executable, "-m", "eval_factory.workflows.suite.cell_process")
 _MACHINE_VARIABLE_PREFIXES = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of the names of variables that describe the machine: its GPUs and its locale."""
@@ -71,24 +72,26 @@ def run_by_server(
     """
     say = work.journal.say
     cells_without_server = []
-    for planned in work.left:
+    for planned in work.unreported:
         if planned.cell.target not in work.suite.serve:
             cells_without_server.append(planned)
+    no_server = None
     if cells_without_server:
-        run(work, cells_without_server, None)
+        run(work, cells_without_server, no_server)
     for target, serve in work.suite.serve.items():
         cells = []
-        for planned in work.left:
+        for planned in work.unreported:
             if planned.cell.target == target:
                 cells.append(planned)
         if not cells:
             continue
         if not work.options.fresh and all(is_complete_run(planned.plan) for planned in cells):
             # The results of these cells are only collected: no request needs a server.
-            run(work, cells, None)
+            run(work, cells, no_server)
             continue
         if work.stopped is not None:
-            work.end_unstarted(cells, RunStatus.MISSING, NotReportableError.exit_code, work.stopped)
+            exit_code = NotReportableError.exit_code
+            work.report_unstarted(cells, RunStatus.MISSING, exit_code, work.stopped)
             continue
         for name in variables_of(serve):
             if name not in work.env:
@@ -100,11 +103,9 @@ def run_by_server(
                 server.start()
             except ServerFailedError as error:
                 say(str(error))
-                work.end_unstarted(
-                    cells,
-                    RunStatus.FAILED,
-                    error.exit_code,
-                    "not started: " + str(error).split("\n")[0],
+                reason = str(error).split("\n")[0]
+                work.report_unstarted(
+                    cells, RunStatus.FAILED, error.exit_code, f"not started: {reason}"
                 )
                 continue
             run(work, cells, server)
@@ -129,7 +130,10 @@ def server_spec(
     for name, value in env.items():
         if not names_a_secret(name) and (name in ALLOWED_VARIABLES or name.startswith(prefixes)):
             passed_on[name] = value
-    passed_on["PYTHONUNBUFFERED"] = "1"
+    passed_on["PYTHONUNBUFFERED"] = "1"  # the server's log shows each line at once
+    for name in variables:
+        if name in env:
+            passed_on[name] = env[name]
     secrets = set()
     for name in secret_names:
         value = env.get(name, "")
@@ -140,7 +144,7 @@ def server_spec(
         words=words_of(serve),
         health=health_url(serve),
         log=suite.folder.server_log(target),
-        env={**passed_on, **{name: env[name] for name in variables if name in env}},
+        env=passed_on,
         settings=server_variables(serve),
         secrets=tuple(sorted(secrets)),
         launch=launch,
@@ -151,11 +155,11 @@ def server_spec(
 def _settle_unreachable(
     work: Work, cells: Sequence[PlannedCell], probe: EndpointProbe, pauses: EndpointPauses
 ) -> None:
-    """Pause or end each cell with an endpoint whose probe failed.
+    """Pause, or report as failed, each cell with an endpoint whose probe failed.
 
     If the endpoint of the cell's model is unreachable, but a model of the limit group has answered
     in an earlier run, the group is paused. In all other cases the cell fails. Cells that need no
-    request are not changed.
+    request are left as they are.
     """
     answered_before = groups_that_answered(work.cells)
     for planned in cells:
@@ -169,7 +173,7 @@ def _settle_unreachable(
         if is_gone and planned.group in answered_before:
             pauses.pause(planned, reason)
         else:
-            work.end_unstarted(
+            work.report_unstarted(
                 [planned],
                 RunStatus.FAILED,
                 PrerequisiteError.exit_code,
@@ -199,13 +203,12 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         tracker = None
         if suite.budget:  # the spending of all cells in earlier invocations counts too
             tracker = SpendingTracker(suite.budget, spent_before(work.cells, say), began=work.began)
-        server = stack.enter_context(LimitServer(limits_by_name, tracker))
-        limits = {
-            planned.number: SharedLimitsSettings(server.address, names_by_role)
-            for planned, names_by_role in zip(cells, limit_names_of_cells, strict=True)
-        }
+        limit_server = stack.enter_context(LimitServer(limits_by_name, tracker))
+        limits = {}
+        for planned, names_by_role in zip(cells, limit_names_of_cells, strict=True):
+            limits[planned.number] = SharedLimitsSettings(limit_server.address, names_by_role)
 
-        def ask(planned: PlannedCell) -> ProbeAnswer:
+        def probe_model(planned: PlannedCell) -> ProbeAnswer:
             """Probe the endpoint of a cell's model.
 
             Returns None if the endpoint answers, or if the user has switched probes off.
@@ -218,11 +221,12 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
                 return None
             return probe.probe_model(planned)
 
-        pauses = EndpointPauses(ask, suite.max_outage_s)
+        pauses = EndpointPauses(probe_model, suite.max_outage_s)
         stack.callback(pauses.close)
         probed: dict[int, frozenset[str]] = {}
-        # The suite does not probe a server that it has started. Each cell without an entry in
-        # `probed` probes its endpoints itself.
+        # The suite does not probe a server that it has started: the cells, which have no entry in
+        # `probed`, probe their endpoints themselves. If the user has switched probes off, each
+        # entry is an empty set, and the cells send no probe either.
         if served is None or options.no_preflight:
             for planned in cells:
                 probed[planned.number] = probe.roles_that_answered(planned)

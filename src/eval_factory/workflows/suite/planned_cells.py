@@ -28,6 +28,8 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import HUB_TOKEN
 
+_MAX_NAMES = 4  # the maximum number of names in a text about several cells
+
 
 @dataclass(frozen=True)
 class CheckedCell:
@@ -106,7 +108,7 @@ def redactor_of_all(plans: Iterable[Plan], env: Mapping[str, str]) -> Redactor:
 def _secrets_in(
     document: Mapping[str, Any], plans: Iterable[Plan], env: Mapping[str, str]
 ) -> list[str]:
-    """Check that the document contains no secret, for the document is written into a file.
+    """Check that the document contains no secret, because the document is written to a file.
 
     Returns a list with one message if the document contains a known secret of the environment, such
     as a key of the plans; else an empty list.
@@ -134,7 +136,7 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
         try:
             evaluation = build_evaluation(cell.request, framework, env)
         except ConfigError as error:
-            checked.append(CheckedCell(cell, None, tuple(error.problems)))
+            checked.append(CheckedCell(cell, plan=None, problems=tuple(error.problems)))
             continue
         plan = make_plan(evaluation)
         data_key = _data_key(plan)
@@ -145,14 +147,14 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
         problems = (*_secrets_in(cell.document, [plan], env), *data_problems, *key_problems)
         checked.append(CheckedCell(cell, plan, problems, (*missing_data, *missing_keys)))
     # The suite's own file is checked too: it has keys that the run configs of the cells do not
-    # have, such as `limit_group`. If a cell already reports this problem, the suite need not. If
-    # the suite has no problem, the empty set is a subset of the problems of any cell.
+    # have, such as `limit_group`.
     plans = []
     for checked_cell in checked:
         if checked_cell.plan is not None:
             plans.append(checked_cell.plan)
     suite_problems = _secrets_in(suite.document, plans, env)
-    if not any(set(suite_problems).issubset(cell.problems) for cell in checked):
+    is_reported = any(set(suite_problems).issubset(cell.problems) for cell in checked)
+    if suite_problems and not is_reported:
         checked = [replace(cell, problems=(*cell.problems, *suite_problems)) for cell in checked]
     return tuple(checked)
 
@@ -230,8 +232,8 @@ def grouped(cells: Sequence[CheckedCell], texts: Iterable[tuple[Cell, str]]) -> 
 def named_cells(chosen_cells: Sequence[Cell], all_cells: Sequence[Cell]) -> str:
     """Return a short text that names the chosen cells.
 
-    The text is "every cell", "every cell of" some targets or evaluations, or the names of the first
-    four cells.
+    The text is "every cell", "every cell of" some targets or evaluations, or the names of some
+    cells. It contains at most `_MAX_NAMES` names.
     """
     chosen_names = {cell.name for cell in chosen_cells}
     if len(all_cells) > 1 and chosen_names == {cell.name for cell in all_cells}:
@@ -243,8 +245,8 @@ def named_cells(chosen_cells: Sequence[Cell], all_cells: Sequence[Cell]) -> str:
             if getattr(cell, kind) in values:
                 all_with_values.add(cell.name)
         if all_with_values == chosen_names and len(values) < len(chosen_cells):
-            return f"every cell of {first_of(values, 4)}"
-    return first_of([cell.name for cell in chosen_cells], 4)
+            return f"every cell of {first_of(values, _MAX_NAMES)}"
+    return first_of([cell.name for cell in chosen_cells], _MAX_NAMES)
 
 
 @dataclass(frozen=True)
@@ -309,18 +311,18 @@ def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
 def limits_of(
     runs: Iterable[tuple[Sequence[EndpointSettings], str | None]],
 ) -> tuple[dict[str, EndpointLimits], list[dict[str, str]]]:
-    """Return the limits by name, and for each run a dict: role -> the name of its limits.
+    """Return the limits by name, and for each run a dict from each role to the name of its limits.
 
-    If an endpoint has several servers, the dict also has an entry for each server: `ROLE at server
-    NUMBER` -> the name of the server's limits.
+    If an endpoint has several servers, the dict also has a key `ROLE at server NUMBER` for each
+    server. Its value is the name of the server's limits.
 
-    The models of two runs share limits if their group is the same, or without groups, if their URLs
-    are the same. Judges of two runs share limits if model and URLs are the same. If runs state
-    different numbers, the smallest number is the limit.
+    The models of two runs share limits if their limit group is the same. Without limit groups, they
+    share limits if their URLs are the same. Judges of two runs share limits if model and URLs are
+    the same. If runs state different numbers, the smallest number is the limit.
 
     Args:
-        runs: for each run, its endpoints, and the name of its model's limit group; None if the URLs
-            serve as the name.
+        runs: for each run, its endpoints, and the name of its model's limit group. None instead of
+            the name: the URLs serve as the name.
     """
     limits: dict[str, EndpointLimits] = {}
     names_of_runs = []
@@ -353,7 +355,7 @@ def _limits_of_endpoint(
     if endpoint.role == MODEL_ROLE and model_group:
         group = model_group
     limit = endpoint.limit
-    # the first name is of all servers together; further names exist only with several servers
+    # The first name is that of all servers together. Further names exist only with several servers.
     role_of_all, *role_of_each = limit_names(endpoint.role, len(servers))
     if not role_of_each:
         return [(role_of_all, group, limit)]

@@ -174,7 +174,7 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     Only an interrupt leaves cells without a report.
     """
     suite = work.suite
-    for planned in work.left:
+    for planned in work.unreported:
         status = RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.MISSING
         code = InterruptedRunError.exit_code
         reason = "interrupted before it was started"

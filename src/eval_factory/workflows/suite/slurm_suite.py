@@ -74,7 +74,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
     runs = SlurmRuns(folder, slurm, WORKER, env=work.env, secrets=secrets, say=work.journal.say)
     runs.store.begin()
     if work.options.fresh:
-        delete_results(work.left, folder, slurm)
+        delete_results(work.unreported, folder, slurm)
     run = SlurmRun(work, runs)
     try:
         while True:
@@ -83,7 +83,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
                 raise KeyboardInterrupt
             if states is not None:
                 run.step(states)
-                if not work.left or not work.options.wait:
+                if not work.unreported or not work.options.wait:
                     break
             work.journal.tick()
             sleep(_POLL_S)
@@ -93,7 +93,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
             f"eval-factory suite status {folder.chosen_folder}\n"
             f"  to end them: eval-factory suite cancel {folder.chosen_folder}"
         ) from None
-    for planned in work.left:  # the jobs of these cells continue after this command
+    for planned in work.unreported:  # the jobs of these cells continue after this command
         work.reports[planned.number] = CellReport.of(
             planned.cell, RunStatus.WAITING, QUEUED, exit_code=0
         )
@@ -138,7 +138,7 @@ class SlurmRun:
 
         `states`: the state of each run, by the name of the run.
         """
-        cells = {run_name(planned): planned for planned in self.work.left}
+        cells = {run_name(planned): planned for planned in self.work.unreported}
         queued = {name for name, state in states.items() if isinstance(state, (Waiting, Started))}
         self._end_outdated(queued, cells.keys())
         to_submit = []
@@ -150,7 +150,7 @@ class SlurmRun:
                     f"Slurm would never have started it ({state.reason}), so it was cancelled; "
                     "correct suite.slurm"
                 )
-                self.work.end(planned, RunStatus.FAILED, ConfigError.exit_code, reason)
+                self.work.report_end(planned, RunStatus.FAILED, ConfigError.exit_code, reason)
             elif name not in queued and not self._has_ended(planned, state):
                 to_submit.append(planned)
         self.runs.clean_up()
@@ -201,7 +201,9 @@ class SlurmRun:
         end = self.runs.end_of(name) if isinstance(state, Ended) else None
         if end is not None and end.status == RunStatus.COMPLETE:
             if is_complete_run(planned.plan):
-                self.work.end(planned, RunStatus.COMPLETE, end.exit_code, end.reason, end.attempts)
+                self.work.report_end(
+                    planned, RunStatus.COMPLETE, end.exit_code, end.reason, end.attempts
+                )
                 return True
             end = None  # somebody has deleted the folder of the run: the cell is submitted again
         if not self.submitted[name]:
@@ -212,11 +214,11 @@ class SlurmRun:
                 status = RunStatus.PARTIAL
             elif end.status == RunStatus.MISSING:
                 status = RunStatus.MISSING
-            self.work.end(planned, status, end.exit_code, end.reason, end.attempts)
+            self.work.report_end(planned, status, end.exit_code, end.reason, end.attempts)
             return True
         if self.submitted[name] < self.work.suite.max_attempts:
             return False
-        self.work.end(
+        self.work.report_end(
             planned, RunStatus.MISSING, NotReportableError.exit_code, _LOST, self.submitted[name]
         )
         return True

@@ -73,7 +73,7 @@ class LocalExecutor:
         from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
         from eval_factory.workflows.suite.local_suite import run_by_server, run_cells
 
-        names = [planned.cell.name for planned in work.left]
+        names = [planned.cell.name for planned in work.unreported]
         refuse_cells_in_slurm(work.suite.folder, names, Slurm(work.env))
         run_by_server(work, run_cells)
 
