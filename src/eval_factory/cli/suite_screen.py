@@ -206,11 +206,11 @@ def _cell_text(cell: CellStatus, paused: Container[str], text_width: int) -> str
         phase = one_line(progress.phase)
         if run_count > 1:
             phase = f"{number}/{run_count} {phase}"
-        figures = progress.figures(text_width - len(phase) - 2)  # a text; `cell.figures` is a score
+        counts = progress.counts_text(text_width - len(phase) - 2)
         attempt = ""
         if cell.attempt > 1:
             attempt = f" (attempt {cell.attempt})"
-        text = f"{phase}{attempt}{f': {one_line(figures)}' if figures else ''}"
+        text = f"{phase}{attempt}{f': {one_line(counts)}' if counts else ''}"
         # On Slurm, add the number and place of the cell's Slurm task.
         if cell.job is None or cell.job.task is None:
             return text

@@ -172,14 +172,14 @@ def _reason_and_text(response: str | None) -> tuple[str, str]:
     return str(choice.finish_reason), parts.answer
 
 
-def figures_text(event: dict[str, Any], elapsed_s: float, room: float = math.inf) -> str:
-    """Return the figures, such as `120/1000, 2 failed, 37 s left, 24.0/s, 5.8k tokens`.
+def progress_text(event: dict[str, Any], elapsed_s: float, max_length: float = math.inf) -> str:
+    """Return the progress, such as `120/1000, 2 failed, 37 s left, 24.0/s, 5.8k tokens`.
 
     Args:
         event: a `progress` event.
         elapsed_s: the time since the start of the phase, in seconds.
-        room: the maximum length of the text, in characters. The last figures are left out until the
-            text fits; the first figure is always shown.
+        max_length: the maximum length of the text, in characters. The last parts are left out until
+            the text fits; the first part is always shown.
     """
     done = event["done"]
     total = event["total"]
@@ -200,7 +200,7 @@ def figures_text(event: dict[str, Any], elapsed_s: float, room: float = math.inf
         parts.append(f"{short_number(tokens)} tokens")
     if event["cached"]:
         parts.append(f"{event['cached']} from cache")
-    while len(parts) > 1 and len(", ".join(parts)) > room:
+    while len(parts) > 1 and len(", ".join(parts)) > max_length:
         parts.pop()
     return ", ".join(parts)
 
@@ -227,7 +227,7 @@ def short_number(count: int) -> str:
 
 
 class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
-    """Shows the phases of a run, and the figures of each phase."""
+    """Shows the phases of a run, and the progress of each phase."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -273,7 +273,7 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
         return Progress(
             text_column("{task.description}"),
             BarColumn(bar_width=None, table_column=Column(ratio=1)),
-            text_column("{task.fields[figures]}"),
+            text_column("{task.fields[text]}"),
             console=self._console,
             transient=True,
             expand=True,
@@ -309,7 +309,7 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(phase, total=total, figures="")
+            self._task = self._bar.add_task(phase, total=total, text="")
             self._bar.start()
 
     def _show_progress(self, event: dict[str, Any]) -> None:
@@ -323,12 +323,13 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
         elapsed = event["time"] - self._phase_started
         if self._bar is not None and self._task is not None:
             # The last 2 are the blanks between the three columns of the bar.
-            room = self._console.width - len(self._bar.tasks[0].description) - MIN_BAR_WIDTH - 2
-            figures = figures_text(event, elapsed, room)
+            phase_width = len(self._bar.tasks[0].description)
+            max_length = self._console.width - phase_width - MIN_BAR_WIDTH - 2
+            text = progress_text(event, elapsed, max_length)
             # For rich, a total of None means an unknown total.
-            self._bar.update(self._task, completed=done, total=total or None, figures=figures)
+            self._bar.update(self._task, completed=done, total=total or None, text=text)
             return
         is_last = total and done >= total
         if is_last or now - self._last_line >= _PLAIN_INTERVAL_S:
             self._last_line = now
-            self.say(f"  {figures_text(event, elapsed)}")
+            self.say(f"  {progress_text(event, elapsed)}")

@@ -182,8 +182,8 @@ class Total(ABC):
                 exceeded[name] = amount
         return exceeded
 
-    def figures(self) -> dict[str, Any]:
-        """Return the figures as a record for other programs."""
+    def sums_record(self) -> dict[str, Any]:
+        """Return the sums of all parts as a record for other programs."""
         sums = {"requests": self.requests, "tokens": self.tokens, "cost": self.cost}
         return {**sums, "currency": "USD", "hours": self.hours}
 
@@ -242,7 +242,7 @@ class Estimate(Total):
         return {
             "task": self.task,
             **bound,
-            **self.figures(),
+            **self.sums_record(),
             "kept_answers": self.cached_answers,
             "beyond": self.exceeded_limits,
             "roles": [asdict(role) for role in self.roles],

@@ -13,7 +13,7 @@ from eval_factory.executors.progress import (
     EventTail,
     ProgressDisplay,
     duration,
-    figures_text,
+    progress_text,
     short_number,
 )
 from facts import each_says, says
@@ -35,15 +35,15 @@ def progress(**changes: Any) -> dict[str, Any]:
 
 
 def test_figures() -> None:
-    text = figures_text(progress(cached=10, failed=2, prompt_tokens=7, completion_tokens=8), 10.0)
+    text = progress_text(progress(cached=10, failed=2, prompt_tokens=7, completion_tokens=8), 10.0)
     says(text, "50/100", "2 failed", "10 s left", "5.0/s", "15 tokens", "10 from cache")
     event = progress(role="gpt", total=0, cached=3)
-    says(figures_text(event, 10.0), "gpt 50 done", "0 failed", "5.0/s", "3 from cache")
-    says(figures_text(event, 0.0), "gpt 50 done", "0.0/s", "3 from cache")
-    says(figures_text(event, 10.0, 21), "gpt 50 done", "0 failed")
-    assert "cache" not in figures_text(event, 10.0, 21)
-    assert figures_text(event, 10.0, 20) == figures_text(event, 10.0, -5) == "gpt 50 done"
-    assert figures_text(progress(done=100), 10.0) == "100/100, 0 failed, 10.0/s"
+    says(progress_text(event, 10.0), "gpt 50 done", "0 failed", "5.0/s", "3 from cache")
+    says(progress_text(event, 0.0), "gpt 50 done", "0.0/s", "3 from cache")
+    says(progress_text(event, 10.0, 21), "gpt 50 done", "0 failed")
+    assert "cache" not in progress_text(event, 10.0, 21)
+    assert progress_text(event, 10.0, 20) == progress_text(event, 10.0, -5) == "gpt 50 done"
+    assert progress_text(progress(done=100), 10.0) == "100/100, 0 failed, 10.0/s"
 
 
 ASKING = {"event": "phase", "phase": "asking the model", "total": 100, "time": 5.0}

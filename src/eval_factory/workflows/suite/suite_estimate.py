@@ -100,7 +100,7 @@ class SuiteEstimate(Total):
     def as_dict(self) -> dict[str, Any]:
         """Return the estimate as a document for JSON output."""
         return {
-            **self.figures(),
+            **self.sums_record(),
             "beyond": self.exceeded_limits,
             # `endpoint` has the name of the limit group: its targets usually ask one endpoint
             "cells": [

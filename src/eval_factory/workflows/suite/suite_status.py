@@ -30,7 +30,7 @@ from eval_factory.core.results import TaskResult
 from eval_factory.core.run_statuses import GOING_ON, WITH_RESULT
 from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir
 from eval_factory.endpoint.paid_answers import spent_so_far
-from eval_factory.executors.progress import EventTail, LineTail, figures_text
+from eval_factory.executors.progress import EventTail, LineTail, progress_text
 from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, SlurmRuns, Wave, cell_of
@@ -99,18 +99,18 @@ class CellProgress:
             return replace(self, counts={**event, "role": str(event.get("role"))})
         return self
 
-    def figures(self, room: int = 1000) -> str:
+    def counts_text(self, max_length: int = 1000) -> str:
         """Return the counts as text, such as `120/1000, 2 failed, 37 s left, 24.0/s`.
 
-        Returns an empty text if there are no counts. `room`: the maximum length of the text, in
-        characters. Figures that do not fit are left out.
+        Returns an empty text if there are no counts. `max_length`: the maximum length of the text,
+        in characters. Parts that do not fit are left out.
         """
         if self.counts is None:
             return ""
         since = self.counts["time"] if self.phase_since is None else self.phase_since
         # not negative, even if the clock of the machine was set back
         seconds = max(0.0, self.counts["time"] - since)
-        return figures_text(dict(self.counts), seconds, room)
+        return progress_text(dict(self.counts), seconds, max_length)
 
     def document(self) -> dict[str, Any]:
         """Return the progress as a document for JSON output."""

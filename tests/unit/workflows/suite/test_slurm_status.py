@@ -145,7 +145,7 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
     tell(work / "logs" / "events.jsonl", phase("asking", time=now + 1), progress(30, time=now + 4))
     found = jobs.read_status()
     first, second, third, _ = found.cells
-    assert str(first.progress and first.progress.figures()).startswith("30/100")
+    assert str(first.progress and first.progress.counts_text()).startswith("30/100")
     assert first.attempt == 2
     assert suite_status.status_document(found)["cells"][0]["slurm"] == {
         "task": f"Slurm: {jobs.wave.job_name} task 0, RUNNING",
@@ -155,7 +155,7 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
     }
     tell(work / "logs" / "events.jsonl", progress(40, time=now + 5))
     again = jobs.read_status().cells[0].progress
-    assert str(again and again.figures()).startswith("40/100")
+    assert str(again and again.counts_text()).startswith("40/100")
     assert second.job == suite_status.CellJob(second.reason, 0, jobs.store.logs(1) / "1.log")
     assert second.progress is None
     assert third.progress is None, "it has not started yet"

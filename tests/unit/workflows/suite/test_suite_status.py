@@ -229,10 +229,10 @@ def test_another_phase_has_counts_of_its_own() -> None:
     found = told(
         phase("asking the model", time=10.0), progress(40, time=20.0), phase("scoring", time=30.0)
     )
-    assert (found.phase, found.counts, found.figures()) == ("scoring", None, "")
-    assert told(progress(5, time=20.0)).figures() == "5/100, 0 failed, 0.0/s"
+    assert (found.phase, found.counts, found.counts_text()) == ("scoring", None, "")
+    assert told(progress(5, time=20.0)).counts_text() == "5/100, 0 failed, 0.0/s"
     assert (
-        told(phase("judging", time=30.0), progress(5, time=20.0)).figures()
+        told(phase("judging", time=30.0), progress(5, time=20.0)).counts_text()
         == "5/100, 0 failed, 0.0/s"
     )
 
@@ -266,7 +266,7 @@ def test_a_reader_reads_on_in_a_cells_events_and_leaves_out_earlier_attempts(
         assert reader.read_status().cells[0].progress == CellProgress()
         cell_events(folder, "a/b", phase("asking the model", time=50.0), progress(1, time=51.0))
         found = reader.read_status().cells[0].progress
-        says(str(found and found.figures()), "1/100", "0 failed", "1:39 min left", "1.0/s")
+        says(str(found and found.counts_text()), "1/100", "0 failed", "1:39 min left", "1.0/s")
         cell_events(folder, "a/b", {"event": "phase", "time": "never", "phase": "scoring"})
         assert reader.read_status().cells[0].progress == found
 
