@@ -233,6 +233,9 @@ def _data_finding(plan: Plan, env: Mapping[str, str]) -> Finding:
     if not source.startswith(("Hugging Face", "GitHub")):
         return Finding("data", works=None, text=f"not tested; source: {source}")
     pull_command = f"eval-factory data pull {plan.task_name} --to bundle"
+    if source.startswith("GitHub"):  # `doctor` sends no request to GitHub
+        text = f"not downloaded; a run downloads the data from {source}\nin advance: {pull_command}"
+        return Finding("data", works=None, text=text)
     try:
         _hub_text(env)
     except ConnectionError:

@@ -35,9 +35,9 @@ def finding(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], **flags: Any) 
 @pytest.mark.parametrize(
     ("env", "hub_answers", "works", "facts"),
     [
-        ({}, True, True, ["not downloaded", "GitHub"]),
-        ({}, False, None, ["not downloaded", "hub cannot be reached", "data pull medec"]),
-        ({"HF_HUB_OFFLINE": "1"}, True, None, ["HF_HUB_OFFLINE", "data pull medec"]),
+        ({}, True, True, ["not downloaded", "Hugging Face"]),
+        ({}, False, None, ["not downloaded", "hub cannot be reached", "data pull head_qa"]),
+        ({"HF_HUB_OFFLINE": "1"}, True, None, ["HF_HUB_OFFLINE", "data pull head_qa"]),
     ],
 )
 def test_data_that_are_not_here_are_said_to_be_so(
@@ -53,9 +53,19 @@ def test_data_that_are_not_here_are_said_to_be_so(
         return "answers"
 
     monkeypatch.setattr(doctor, "_hub_text", hub)
-    found = finding(monkeypatch, env)
+    found = finding(monkeypatch, env, config__type="head_qa")
     assert found.works is works
     says(found.text, *facts)
+
+
+def test_data_from_github_need_no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hub(_env: object) -> str:
+        raise AssertionError("the hub was asked")
+
+    monkeypatch.setattr(doctor, "_hub_text", hub)
+    found = finding(monkeypatch, {"HF_HUB_OFFLINE": "1"}, config__type="medec")
+    assert found.works is None
+    says(found.text, "not downloaded", "GitHub", "data pull medec")
 
 
 def test_files_of_the_user_need_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
