@@ -19,11 +19,10 @@ from eval_factory.config.model import urls_in
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.asking_forms import (
-    ASKED_AGAIN_BY,
-    ASKED_AGAIN_IF,
+    ASKING_KEYS,
+    KEYS_FOR_SHORT_ANSWERS,
     KEYS_THAT_LOSE_ANSWERS,
     LOGPROBS,
-    NEED_SHORT_ANSWERS,
     STATED,
     STATED_ONLY,
 )
@@ -145,7 +144,7 @@ def _asked_again_problems(evaluation: Evaluation) -> Iterator[str]:
         yield f"{_EXTRA}.blind_control: {task.name} shows no pictures; {_LEAVE_OUT}"
     yield from _lost_media_problems(evaluation, keys)
     for key in keys:
-        if key in NEED_SHORT_ANSWERS and not _has_short_answers(task):
+        if key in KEYS_FOR_SHORT_ANSWERS and not _has_short_answers(task):
             yield (
                 f"{_EXTRA}.{key}: each answer of {task.name} is rated, not right or wrong; "
                 f"{_LEAVE_OUT}"
@@ -157,7 +156,7 @@ def _asked_again_problems(evaluation: Evaluation) -> Iterator[str]:
 def _keys_that_ask_again(evaluation: Evaluation) -> list[str]:
     """Return the keys of params.extra that are set and ask questions again."""
     keys = []
-    for key in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF):
+    for key in ASKING_KEYS:
         if getattr(evaluation.extra, key):
             keys.append(key)
     return keys
@@ -542,7 +541,7 @@ def _made_picture_problems(evaluation: Evaluation) -> Iterator[str]:
     text_settings: dict[str, Any] = {}
     for name in ("max_new_tokens", "temperature", "top_p"):
         text_settings[name] = getattr(params, name)
-    for name in ("num_output_tokens", "max_length", *ASKED_AGAIN_BY, *ASKED_AGAIN_IF):
+    for name in ("num_output_tokens", "max_length", *ASKING_KEYS):
         text_settings[f"extra.{name}"] = getattr(params.extra, name)
     text_settings["extra.stop_when"] = params.extra.stop_when.rules
     for name, value in text_settings.items():

@@ -33,7 +33,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.safe_files import expanded
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
 from eval_factory.monitor.made_elsewhere import GIVE_RESULTS, identities_of
-from eval_factory.tasks.asking_forms import ASKED_AGAIN_BY, ASKED_AGAIN_IF
+from eval_factory.tasks.asking_forms import ASKING_KEYS
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
@@ -49,8 +49,6 @@ Watched = Literal[
 _PATHS = ("benchmark", "data_path", "data_dir", "judge_passport")  # parameters that are paths
 # parameters that choose the asked instances; in a panel, `size` and `seed` choose these
 _SET_BY_PANEL = ("limit_samples", "sample_seed", "instances", "stop_when")
-# parameters that ask questions several times in one run; a panel asks again at each look instead
-_ASKING_AGAIN = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)
 Drop = Annotated[Number, Field(ge=0)]  # a drop of a score, in the metric's own unit
 
 
@@ -424,7 +422,7 @@ def _section_problems(section: PanelSection, names: Sequence[str]) -> Iterator[s
         for key in _SET_BY_PANEL:
             if key in (params or {}) or key in extra:
                 yield f"{path}.params: the panel's `size` and `seed` set {key}; leave it out"
-        for key in _ASKING_AGAIN:
+        for key in ASKING_KEYS:
             if extra.get(key):
                 yield (
                     f"{path}.params.extra: {key} asks questions again within a run, but a panel "

@@ -28,7 +28,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import base_of, origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
-from eval_factory.tasks.asking_forms import ASKED_AGAIN_BY, ASKED_AGAIN_IF, LOGPROBS, STATED
+from eval_factory.tasks.asking_forms import ASKING_KEYS, LOGPROBS, STATED
 from eval_factory.tasks.reasoned import LETTER
 from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import Upstream
@@ -458,7 +458,7 @@ def identity_of(
         paths_without_effect.append(STOP_WHEN)
     if not extra.allow_abstain:
         paths_without_effect.append("config.params.extra.cost_of_wrong")
-    further_askings = (getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
+    further_askings = (getattr(extra, name) for name in ASKING_KEYS)
     if not any(further_askings):
         paths_without_effect.append("config.params.extra.chance_questions")
     if extra.answer_style == LETTER:

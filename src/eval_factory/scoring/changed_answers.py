@@ -54,8 +54,7 @@ from eval_factory.scoring.scores import InstanceKey, MetricValues, is_derived
 from eval_factory.tasks.asking_forms import (
     ABSTAIN,
     ASK_LETTER,
-    ASKED_AGAIN_BY,
-    ASKED_AGAIN_IF,
+    ASKING_KEYS,
     BLIND,
     BLIND_WITH,
     CONFIDENCE,
@@ -126,7 +125,7 @@ class Askings(Part):
             logprobs: returns the log probabilities of the answer to a request.
         """
         extra = plan.evaluation.extra
-        has_own_askings = any(getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
+        has_own_askings = any(getattr(extra, name) for name in ASKING_KEYS)
         has_askings_by_helm = "data_augmentation" in plan.evaluation.task.helm.arguments
         if not has_own_askings and not has_askings_by_helm:
             return None

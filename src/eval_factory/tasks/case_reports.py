@@ -44,7 +44,9 @@ def read_case_reports(path: Path) -> ReadFile[RubricCase]:
     OSError if the file cannot be read.
     """
     content: ReadFile[RubricCase] = ReadFile()
-    with content.reading(path, "has no case", UNLIKE_PUBLISHED, ERRORS_OF_ROWS):
+    with content.reading(
+        path, empty="has no case", wrong_form=UNLIKE_PUBLISHED, form_errors=ERRORS_OF_ROWS
+    ):
         for label, row in published_rows(path):
             missing = [name for name in COLUMNS if name not in row]
             if missing:
@@ -65,7 +67,7 @@ def _case(row: DataRow, label: str) -> RubricCase:
 
     `label`: the position of the row, such as `row 3`.
     """
-    case_id = label.replace(" ", "-")
+    case_id = label.replace(" ", "-")  # for a row without `pmcid`
     if not is_blank(row.get("pmcid")):
         case_id = cell_text(row, "pmcid")
     question = _QUESTION.format(case=cell_text(row, "case_prompt"))

@@ -2,9 +2,9 @@
 
 A question states a case, a hypothesis and a new finding. The model rates how the finding changes
 the probability of the hypothesis: from -2 (much less likely) to +2 (much more likely). Experts
-answered the same question. The credit of a rating is the number of experts who chose this rating,
-divided by the number of experts who chose the most frequent rating (B. Charlin et al., Teaching and
-Learning in Medicine 12:189-195, 2000).
+answered the same question. The credit of a rating is a quotient of two numbers: of the experts who
+chose this rating, and of the experts who chose the most frequent rating (B. Charlin et al.,
+Teaching and Learning in Medicine 12:189-195, 2000).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from eval_factory.core.safe_files import open_text
 from eval_factory.core.table_files import MAX_CELL_LENGTH
+from eval_factory.tasks.choice_question import RowFaultError
 from eval_factory.tasks.file_problems import ReadFile
 
 CONCORDANCE = "concordance"  # the format's name in `framework.yml`: a CSV file with a header
@@ -33,7 +34,7 @@ METRICS = ("concordance_score", "concordance_membership")
 answers whose rating at least one expert chose.
 """
 
-# `?` after `{0,5}`: otherwise `\W` would also match a minus sign, which belongs to the number.
+# `?` after `{0,5}` and `{0,10}`: otherwise `\W` would also match the minus sign of the number.
 _RATING = re.compile(r"rating\W{0,5}?(?:is\b\W{0,5}?)?([+-]?\d+(?:[.,]\d+)?)", re.IGNORECASE)
 _OPENING_RATING = re.compile(r"\W{0,10}?([+-]?\d+(?:[.,]\d+)?)")
 _MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
@@ -71,6 +72,9 @@ def credit(expert_counts: Sequence[float], answer: str) -> float:
     return expert_counts[RATINGS.index(rating)] / max(expert_counts)
 
 
+_BAD_ID = "is empty, or the same as in an earlier row"
+
+
 @dataclass(frozen=True)
 class ConcordanceCase:
     """One question of the file, with the experts' ratings."""
@@ -88,8 +92,8 @@ class ConcordanceCase:
         If several ratings are equally frequent, the lowest of these ratings.
         """
         rating = RATINGS[self.expert_counts.index(max(self.expert_counts))]
-        if not rating:
-            return "0"
+        if rating == 0:
+            return "0"  # the format below would write +0
         return f"{rating:+d}"
 
 
@@ -103,7 +107,9 @@ def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
     ids: set[str] = set()
     csv.field_size_limit(MAX_CELL_LENGTH)
     with (
-        content.reading(path, "has no case", "is not a CSV file", (csv.Error,)),
+        content.reading(
+            path, empty="has no case", wrong_form="is not a CSV file", form_errors=(csv.Error,)
+        ),
         open_text(path, encoding="utf-8-sig", newline="") as file,
     ):
         rows = csv.DictReader(file)
@@ -112,41 +118,40 @@ def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
             content.problems.append(f"has no column {', '.join(missing)}")
             return content
         for number, row in enumerate(rows, start=1):
-            if not all((row[name] or "").strip() for name in TEXT_COLUMNS):
+            # `DictReader` returns None for the cells that a short row lacks.
+            cells = {column: row[column] or "" for column in COLUMNS}
+            if not all(cells[column].strip() for column in TEXT_COLUMNS):
                 continue
-            case_id = (row["question_id"] or "").strip()
-            wrong_columns = []
-            expert_counts = []
-            for rating in RATINGS:
-                count = _number(row[str(rating)])
-                if count is None:
-                    wrong_columns.append(str(rating))
-                else:
-                    expert_counts.append(count)
-            if wrong_columns:
-                content.problems.append(
-                    f"row {number}: column {wrong_columns[0]}: must be the number of experts who "
-                    "chose this rating"
-                )
-            elif not any(expert_counts):
-                content.problems.append(f"row {number}: no expert chose a rating")
-            elif not case_id or case_id in ids:
-                content.problems.append(
-                    f"row {number}: column question_id: is empty, or the same as in an earlier row"
-                )
+            try:
+                case = _case(cells)
+                if case.id in ids:
+                    raise RowFaultError("question_id", _BAD_ID)
+            except ValueError as fault:
+                content.problems.append(f"row {number}: {fault}")
             else:
-                ids.add(case_id)
-                stem, hypothesis, finding = (str(row[column]) for column in TEXT_COLUMNS)
-                content.rows.append(
-                    ConcordanceCase(case_id, stem, hypothesis, finding, tuple(expert_counts))
-                )
+                ids.add(case.id)
+                content.rows.append(case)
     return content
 
 
-def _number(cell: str | None) -> float | None:
-    """Return the number of experts in a cell; None if it is not a finite number of at least 0."""
+def _case(cells: Mapping[str, str]) -> ConcordanceCase:
+    """Return the case in the cells of a row. Raises ValueError if the row has a mistake."""
+    expert_counts = tuple(_expert_count(cells, str(rating)) for rating in RATINGS)
+    if not any(expert_counts):
+        raise ValueError("no expert chose a rating")
+    case_id = cells["question_id"].strip()
+    if not case_id:
+        raise RowFaultError("question_id", _BAD_ID)
+    stem, hypothesis, finding = (cells[column] for column in TEXT_COLUMNS)
+    return ConcordanceCase(case_id, stem, hypothesis, finding, expert_counts)
+
+
+def _expert_count(cells: Mapping[str, str], column: str) -> float:
+    """Return the number of experts in a cell. Raises RowFaultError for another content."""
     try:
-        count = float(cell or "")  # an empty or missing cell raises ValueError too
+        count = float(cells[column])
     except ValueError:
-        return None
-    return count if math.isfinite(count) and count >= 0 else None
+        count = math.nan
+    if not math.isfinite(count) or count < 0:
+        raise RowFaultError(column, "must be the number of experts who chose this rating")
+    return count

@@ -38,7 +38,7 @@ _KIND_MESSAGES = {
     b"PAR1": f"is a Parquet file, {_NOT_TEXT}",
     b"\x1f\x8b": "is compressed by gzip, not text; unpack it first",
 }
-"""First bytes of a file that is not text -> the message about the file, with the remedy."""
+"""Dict from the first bytes of a file that is not text to the message, with the remedy."""
 
 
 MAX_PROBLEMS_SHOWN = 10  # problems of one file
@@ -50,7 +50,7 @@ def shortened(problems: Sequence[str], label: str = "", inside: str = "it") -> l
     Args:
         problems: a message for each problem.
         label: the beginning of the last line, such as `FILE: `.
-        inside: what the last line calls the file.
+        inside: the end of the last line, such as `its rows` in `3 more mistakes in its rows`.
     """
     lines = list(problems[:MAX_PROBLEMS_SHOWN])
     number_left = len(problems) - len(lines)
@@ -78,37 +78,40 @@ class ReadFile(Generic[Row]):
 
     @contextmanager
     def reading(
-        self, path: Path, empty: str, other_form: str = "", errors: tuple[type[Exception], ...] = ()
+        self,
+        path: Path,
+        *,
+        empty: str,
+        wrong_form: str = "",
+        form_errors: tuple[type[Exception], ...] = (),
     ) -> Iterator[None]:
         """Add a problem if the block of the `with` statement fails or reads no rows.
 
         Args:
             path: the path of the file that the block reads.
             empty: the message for a file without rows.
-            other_form: the beginning of the message for a file that does not have the required
+            wrong_form: the beginning of the message for a file that does not have the required
                 form, such as `is not a CSV file`.
-            errors: the exceptions which show that the file does not have the required form.
+            form_errors: the exceptions that are reported with `wrong_form`.
         """
         try:
             yield
         except UnicodeDecodeError:
             self.problems.append(not_utf8(path))
-        except errors as error:
-            self.problems.append(f"{other_form}: {error}")
+        except form_errors as error:
+            self.problems.append(f"{wrong_form}: {error}")
         if not self.rows and not self.problems:
             self.problems.append(empty)
 
     def all_or_none(self, name: str, values: Sequence[object], ending: str) -> None:
         """Add a problem if some rows have a value and other rows do not.
 
-        The problem states the line of the first row without a value, and the number of rows with a
-        value.
+        An example: `line 3: id: is missing, and 7 other lines have one`.
 
         Args:
-            name: the name of the field.
+            name: the name of the field (`id` in the example).
             values: the value of each row; None for a row without a value.
-            ending: the end of the message, after the number of rows with a value and the word
-                `other`; for example `lines have one`.
+            ending: the end of the message (`lines have one` in the example).
         """
         count = sum(value is not None for value in values)
         if 0 < count < len(values):
@@ -135,7 +138,8 @@ def read_text(path: Path, called: str, named_in: Path, findings: Findings) -> st
         problem = not_utf8(path)
     else:
         if "\0" in text:
-            problem = f"line {line_of(text, chr(0))}: holds a NUL character (a byte that is 0)"
+            line = line_of(text, "\0")
+            problem = f"line {line}: holds a NUL character (a byte that is 0)"
         elif text.startswith("\ufeff"):
             problem = (
                 "begins with a byte order mark, which would become part of the prompt; "
@@ -149,7 +153,8 @@ def read_text(path: Path, called: str, named_in: Path, findings: Findings) -> st
 
 def line_of(text: str, part: str) -> int:
     """Return the number of the line in which a part of the text begins; 1 if it does not occur."""
-    return text.count("\n", 0, max(text.find(part), 0)) + 1
+    position = max(text.find(part), 0)  # `find` returns -1 if the part does not occur
+    return text.count("\n", 0, position) + 1
 
 
 def why_unreadable(error: OSError, called: str, named_in: Path) -> str:
@@ -190,8 +195,7 @@ def not_utf8(path: Path) -> str:
     return "is not UTF-8"
 
 
-_SEPARATORS = {"|": "bars"}
-_JSON = re.compile(r'\s*[{\[]\s*["{\[]')
+_JSON_BEGINNING = re.compile(r'\s*[{\[]\s*["{\[]')
 
 
 def table_problem(table: Path) -> str | None:
@@ -204,7 +208,8 @@ def table_problem(table: Path) -> str | None:
     if is_workbook(file):
         return None
     with open_regular(file) as opened:
-        if encoding_of(opened) == "utf-16":  # which is permitted for tables, but not for prompts
+        # `kind_problem` would reject UTF-16, which prompts must not have, but tables may.
+        if encoding_of(opened) == "utf-16":
             return None
     return kind_problem(file) or form_problem(file)
 
@@ -228,7 +233,7 @@ def encoding_note(table: Path) -> str | None:
 
 # matches the problem of one row, such as `data.csv: row 3 (line 4): is empty`
 _ROW = re.compile(r"(?P<file>.*: )row (?P<row>\d+) \(line \d+\)(?P<problem>.*)", re.DOTALL)
-MAX_ROWS_NAMED = 3
+MAX_ROWS_NAMED = 3  # the maximum number of rows in one merged line
 
 
 def merged_by_message(problems: Sequence[str]) -> list[str]:
@@ -236,28 +241,25 @@ def merged_by_message(problems: Sequence[str]) -> list[str]:
 
     A line names up to `MAX_ROWS_NAMED` rows. Lines have the order of their first rows.
     """
-    rows: dict[str, list[str]] = {}
-    messages: dict[str, str] = {}
-    for text in problems:
-        match = _ROW.fullmatch(text)
-        key = text
-        if match is not None:
-            key = match["file"] + match["problem"]  # the same for all rows with this problem
-        messages.setdefault(key, text)
-        if match is not None:
-            rows.setdefault(key, []).append(match["row"])
-    lines = []
-    for key, first_text in messages.items():
-        numbers = rows.get(key, [])
-        match = _ROW.fullmatch(first_text)
-        if match is None or len(numbers) < 2:
-            lines.append(first_text)
-            continue
-        named_rows = ", ".join(numbers[:MAX_ROWS_NAMED])
-        if len(numbers) > MAX_ROWS_NAMED:
-            named_rows += f" and {len(numbers) - MAX_ROWS_NAMED} more"
-        lines.append(f"{match['file']}rows {named_rows}{match['problem']}")
-    return lines
+    # Problems with equal keys are merged. A problem that names no row has its text as the key.
+    merged: dict[tuple[str, str] | str, list[str]] = {}
+    for problem in problems:
+        match = _ROW.fullmatch(problem)
+        key = problem if match is None else (match["file"], match["problem"])
+        merged.setdefault(key, []).append(problem)
+    return [_merged_line(equal_problems) for equal_problems in merged.values()]
+
+
+def _merged_line(problems: Sequence[str]) -> str:
+    """Return one line for equal problems of several rows; a single problem is not changed."""
+    matches = [match for match in map(_ROW.fullmatch, problems) if match is not None]
+    if len(matches) < 2:
+        return problems[0]
+    numbers = [match["row"] for match in matches]
+    rows = ", ".join(numbers[:MAX_ROWS_NAMED])
+    if len(numbers) > MAX_ROWS_NAMED:
+        rows += f" and {len(numbers) - MAX_ROWS_NAMED} more"
+    return f"{matches[0]['file']}rows {rows}{matches[0]['problem']}"
 
 
 def table_columns(file: Path) -> list[str]:
@@ -296,10 +298,9 @@ def form_problem(file: Path) -> str | None:
     with open_text(file, encoding="utf-8-sig", errors="replace", newline="") as opened:
         first = opened.readline()
         beginning = first + opened.read(100)
-    if _JSON.match(beginning):
+    if _JSON_BEGINNING.match(beginning):
         return "is JSON, not CSV; save it as CSV, whose first line names the columns"
-    if not any(delimiter in first for delimiter in DELIMITERS):
-        for separator, name in _SEPARATORS.items():
-            if separator in first.rstrip():
-                return f"its columns are separated by {name}; save it as CSV with commas"
+    has_delimiter = any(delimiter in first for delimiter in DELIMITERS)
+    if "|" in first and not has_delimiter:
+        return "its columns are separated by bars; save it as CSV with commas"
     return None

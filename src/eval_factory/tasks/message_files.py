@@ -91,7 +91,7 @@ def read_rows(
     first_lines: dict[str, int] = {}  # id -> number of the first line with this id
     empty = f"has no {nouns[0]}; each line is a JSON object"
     with (
-        content.reading(file, empty),
+        content.reading(file, empty=empty),
         open_text(file, encoding="utf-8-sig", max_size=MAX_BYTES_OF_TABLE) as opened,
     ):
         for number, line in enumerate(opened, start=1):

@@ -340,7 +340,9 @@ def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ReadF
         OSError: the file cannot be read.
     """
     content: ReadFile[ChoiceQuestion] = ReadFile()
-    with content.reading(path, "has no question", UNLIKE_PUBLISHED, ERRORS_OF_ROWS):
+    with content.reading(
+        path, empty="has no question", wrong_form=UNLIKE_PUBLISHED, form_errors=ERRORS_OF_ROWS
+    ):
         _read_rows(content, path, form, folder)
     for index, unique_id in enumerate(unique_ids([question.id for question in content.rows])):
         content.rows[index] = replace(content.rows[index], id=unique_id)
