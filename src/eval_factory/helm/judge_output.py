@@ -306,7 +306,7 @@ def _refuse_unusable(record: Mapping[str, Any], criteria: Criteria, form: JuryFo
             if field not in rating:
                 raise UnusableJudgeOutput(f"{name!r} has no {field!r}")
         if "score" in fields and form.value_of(rating["score"]) is None:
-            raise UnusableJudgeOutput(f"the score of {name!r} is not {form.wanted}")
+            raise UnusableJudgeOutput(f"the score of {name!r} is not {form.rating_description}")
 
 
 def own_judgement(

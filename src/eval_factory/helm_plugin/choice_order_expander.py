@@ -24,7 +24,7 @@ from eval_factory.helm_plugin.further_askings import (
     same_input,
     with_more_askings,
 )
-from eval_factory.tasks.choice_question import name_of, orders_of
+from eval_factory.tasks.choice_question import orders_of, perturbation_of_order
 
 
 class ChoiceOrder(FurtherAsking):
@@ -39,7 +39,7 @@ class ChoiceOrder(FurtherAsking):
 
         `order` is the number of the order: 2 or more, because the original order is number 1.
         """
-        super().__init__(name_of(order))
+        super().__init__(perturbation_of_order(order))
         self._order = order
 
     # HELM's `seed` is not used: the orders depend on the instance's id and choices.

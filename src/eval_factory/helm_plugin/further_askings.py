@@ -28,7 +28,7 @@ from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import Input, Instance, Output, Reference
 
 from eval_factory.tasks import asking_forms
-from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS, may_lose_its_right_option
+from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS_TEXT, may_lose_its_right_option
 from eval_factory.tasks.reasoned import MAX_TOKENS, reasoned_tasks
 
 ORIGINAL = ""  # the asking name of a question in its original form
@@ -174,7 +174,7 @@ class NoneOfTheOthers(FurtherAsking):
         references = []
         for reference in instance.references:
             if reference.is_correct:
-                reference = replace(reference, output=Output(text=NONE_OF_THE_OTHERS))
+                reference = replace(reference, output=Output(text=NONE_OF_THE_OTHERS_TEXT))
             references.append(reference)
         return replace(
             instance,

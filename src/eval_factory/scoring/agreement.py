@@ -401,7 +401,7 @@ class Ratings:
             kappas[f"{first}/{second}"] = self._kappa(first, second)
         alpha = None
         agreement_p = None
-        if not self.form.shares:
+        if not self.form.is_continuous:
             alpha = ordinal_alpha(ratings_of.values())
             agreement_p = chance_p(self.by_judge)
         return JuryReport(
@@ -444,7 +444,7 @@ class Ratings:
         The result is None if `weighted_kappa` is not defined, or if the ratings are shares: kappa
         needs ratings with fixed steps.
         """
-        if self.form.shares:
+        if self.form.is_continuous:
             return None
         ratings = self._ratings_by(judge)
         second_ratings = self._ratings_by(second_judge)

@@ -22,7 +22,11 @@ from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.asking_forms import REPEAT, SAME_WORDS, is_asked_again
-from eval_factory.tasks.choice_question import name_of, number_of_order, why_not_reordered
+from eval_factory.tasks.choice_question import (
+    number_of_order,
+    perturbation_of_order,
+    why_not_reordered,
+)
 
 NO_OPTION = "no option"  # the key, among the letters, for answers that name no option
 
@@ -280,4 +284,4 @@ def _name_of_order(order: int) -> str | None:
     """Return the name of the perturbation of an order; None for order 1, the original order."""
     if order == 1:
         return None
-    return name_of(order)
+    return perturbation_of_order(order)

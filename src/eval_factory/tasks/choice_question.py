@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# column -> value of the cell: text, a number, a mapping, or None for an empty cell
+# dict from a column to the value of its cell: text, a number, a mapping, or None for an empty cell
 DataRow = Mapping[str, Any]
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # the letters of options, in the order of the options
@@ -39,7 +39,9 @@ class ChoiceQuestion:
     choices: tuple[str, ...]
     right: int  # the index of the right choice, from 0
     groups: Mapping[str, str] = field(default_factory=dict)
-    """Column (specialty, country ...) -> the group of the question: scores are shown by group."""
+    """Dict from a column (specialty, country ...) to the group of the question; scores are shown by
+    group.
+    """
     # the kind and name of the source that several questions share: `("patient", "patient_01")`
     cluster: tuple[str, str] | None = None
     pictures: tuple[str, ...] = ()  # file names, in the order in which the pictures are shown
@@ -50,15 +52,16 @@ class ChoiceQuestion:
 
 
 def options_shown(prompt: str) -> dict[str, str]:
-    """Return the options that a prompt lists: letter -> text.
+    """Return the options that a prompt lists, as a dict from letter to text.
 
     Options are listed at the start of lines (`A. fever`) or in one line (`A) fever B) cough`). Each
     A begins a new list. If the prompt has several lists, the longest list is returned; if several
     lists are equally long, the last of them. The result is empty if no list has the letters A and
     B.
     """
-    # The pattern has two groups, so that the parts are: text before the first mark, and for each
-    # mark its two groups (one of them is None) and the text after the mark.
+    # `split` returns the text before the first mark, and then three parts for each mark: the letter
+    # of a mark at the start of a line, the letter of a mark in a line, and the text after the mark.
+    # One of the two letters is None.
     parts = _OPTION_MARK.split(prompt)
     lists: list[dict[str, str]] = []
     for letter_at_start, letter_in_line, text in zip(
@@ -67,7 +70,7 @@ def options_shown(prompt: str) -> dict[str, str]:
         letter = letter_at_start or letter_in_line
         if letter == LETTERS[0]:
             lists.append({})
-        # The letter must be the next one of its list. `%` only avoids an IndexError after Z.
+        # The letter must be the next letter of its list. `%` only avoids an IndexError after Z.
         if lists and letter == LETTERS[len(lists[-1]) % len(LETTERS)]:
             lists[-1][letter] = text.partition("\n")[0].strip()
     longest = max(reversed(lists), key=len, default={})
@@ -97,7 +100,7 @@ def cell_text(row: DataRow, column: str) -> str:
 
 
 def groups_of(row: DataRow, columns: Iterable[str]) -> dict[str, str]:
-    """Return column -> text; columns in which the row has no value are left out."""
+    """Return a dict from columns to the row's texts, without the columns that have no value."""
     return {name: str(row[name]).strip() for name in columns if not is_blank(row.get(name))}
 
 
@@ -107,8 +110,8 @@ def chosen_options(
     """Return the texts of the choices in their order, and the index of the right choice.
 
     Args:
-        choices: name of a choice in the published form -> its text; choices without a text are
-            skipped.
+        choices: dict from the name of a choice in the published form to its text; choices without
+            a text are skipped.
         right: the name of the right choice.
         answer_column: the column that an error about the right choice names.
         choices_column: the column that an error about the choices names.
@@ -146,8 +149,9 @@ def lettered(row: DataRow, column: str) -> dict[str, Any]:
     return {name: value[name] for name in sorted(value)}
 
 
-NONE_OF_THE_OTHERS = "None of the other options"  # the text that replaces the right choice
-_DENIES = re.compile(
+# the text that replaces the right choice with `extra.none_of_the_others`
+NONE_OF_THE_OTHERS_TEXT = "None of the other options"
+_NEGATION = re.compile(
     r"\b(?:not|except|least|false|incorrect(?:ly)?|untrue|unlikely|never|wrong|cannot"
     r"|excepto|exceto|fals[ao]|incorrect[ao]|incorret[ao]|n\u00e3o)\b"
     r"|n['\u2019]t\b",
@@ -156,37 +160,39 @@ _DENIES = re.compile(
 
 
 def may_lose_its_right_option(question: str, choices: Sequence[str]) -> bool:
-    """Return True if `NONE_OF_THE_OTHERS` can replace the right choice and is then right.
+    """Return True if `NONE_OF_THE_OTHERS_TEXT` can replace the right choice and is then right.
 
-    Returns False for a negated question ("Which is NOT ..."), because its wrong choices are true
-    statements. Returns False too if the choices must not be reordered (`why_not_reordered`), for
-    example because a choice refers to other choices.
+    Returns False for a negated question ("Which is NOT ..."), because the wrong choices of a
+    negated question are true statements. Returns False too if the choices must not be reordered
+    (`why_not_reordered`), for example because a choice refers to other choices.
     """
-    return why_not_reordered(choices) is None and _DENIES.search(question) is None
+    return why_not_reordered(choices) is None and _NEGATION.search(question) is None
 
 
 MAX_ORDERS = 24  # the highest number of orders that a run may ask: all orders of four choices
-_NAME = "choice_order_"  # the start of the perturbation's name of an order: `choice_order_2`
+_PERTURBATION_PREFIX = "choice_order_"  # `choice_order_2` is the perturbation of the second order
 
 REFERS = "a choice refers to others"
 LABELS = "the choices are labels"
 ALONE = "one choice"
 """The three reasons why the choices of a question are never reordered."""
 
-_LABEL = r"(?:[a-h]|[1-9]|i{1,3}|iv|vi{0,3})"
-_NAMED = (
+# Patterns of English and Spanish words, with the texts that they match.
+_LABEL = r"(?:[a-h]|[1-9]|i{1,3}|iv|vi{0,3})"  # "a", "3", "iv"
+_NAMED = (  # "a", "(3)", "options a"
     r"(?:(?:option|choice|answer|statement|opci[oó]n|respuesta)(?:e?s)?\s+)?"
     rf"[(\"']?{_LABEL}[)\"'.]?"
 )
+# ", ", " & ", " and ", ", or "
 _AND = r"(?:\s*(?:,|;|&|\+|/)\s*(?:and\s+|or\s+|y\s+|o\s+)?|\s+(?:and|or|y|o|e)\s+)"
-_SEVERAL = rf"{_NAMED}(?:{_AND}{_NAMED})+"
-_OTHERS = (
+_SEVERAL = rf"{_NAMED}(?:{_AND}{_NAMED})+"  # "a and b"
+_OTHERS = (  # "above", "others", "other options"
     r"(?:above|these|those|preceding|previous|foregoing|following|below|others?|other\s+\w+|options|choices|answers"
     r"|listed\s+\w+)"
 )
 _NOUN = r"(?:option|choice|answer|statement|opci[oó]n|respuesta)"
 _HOW_MANY = r"(?:all|none|any|both|neither|either|each|some|two|three|more than one|one)"
-_RIGHT_ES = r"(?:correct|ciert|fals|verdader|incorrect)"
+_RIGHT_OR_WRONG_ES = r"(?:correct|ciert|fals|verdader|incorrect)"
 _REFERENCES = (
     rf"\b{_HOW_MANY}\s+of\s+(?:the\s+)?{_OTHERS}\b",
     r"\b(?:all|none|both|any)\s+(?:the\s+)?(?:above|options|choices|answers)\b",
@@ -198,10 +204,11 @@ _REFERENCES = (
     r"\b(?:all|both|none)\s+(?:are|is)\s+(?:correct|true|false|right|wrong|incorrect)\b",
     r"\b(?:tod[oa]s|ningun[oa]|cualquiera)\s+(?:(?:de\s+)?l[oa]s\s+)?(?:respuestas\s+|opciones\s+)?(?:anterior|opcion|respuesta)",
     r"\b(?:las|los)\s+(?:dos|tres)\s+anteriores\b",
-    rf"\b(?:tod[oa]s|ningun[oa])\s+(?:son|es)\s+{_RIGHT_ES}",
-    rf"\bson\s+{_RIGHT_ES}[oa]s\s+{_NAMED}|\brespuestas\s+{_SEVERAL}",
+    rf"\b(?:tod[oa]s|ningun[oa])\s+(?:son|es)\s+{_RIGHT_OR_WRONG_ES}",
+    rf"\bson\s+{_RIGHT_OR_WRONG_ES}[oa]s\s+{_NAMED}|\brespuestas\s+{_SEVERAL}",
     r"^\W*(?:all|none|neither|both)\W*$",
 )
+"""The patterns of choices that refer to other choices."""
 _REFERENCE = "|".join(f"(?:{reference})" for reference in _REFERENCES)
 
 
@@ -227,39 +234,39 @@ def refers_to_others(choice: str) -> bool:
     return re.search(_REFERENCE, choice, re.IGNORECASE) is not None
 
 
-def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[int, ...]]:
+def orders_of(question_id: str, choices: Sequence[str], max_orders: int) -> list[tuple[int, ...]]:
     """Return different orders of the choices; the original order is the first.
 
     An order lists the indices of the choices. The orders depend only on the question's id and the
-    number of choices, so each run asks the same orders. If the choices have fewer than `wanted`
-    orders, all orders are returned. If the choices must not be reordered, only the original order
-    is returned.
+    number of choices, so each run asks the same orders. If the choices have fewer than
+    `max_orders` orders, all orders are returned. If the choices must not be reordered, only the
+    original order is returned.
 
     Args:
-        question: the id of the question.
+        question_id: the id of the question.
         choices: the texts of the choices, in the benchmark's order.
-        wanted: the number of orders, including the original order.
+        max_orders: the maximum number of orders, including the original order.
     """
     count = len(choices)
     original = tuple(range(count))
     if why_not_reordered(choices) is not None:
         return [original]
-    # The order is no secret.
-    seed = hashlib.sha256(f"choice orders of {question}".encode()).digest()
+    seed = hashlib.sha256(f"choice orders of {question_id}".encode()).digest()
+    # S311 is about secrets, and an order is no secret.
     rng = random.Random(seed)  # noqa: S311
-    orders = {original: None}  # used as a set that keeps its order
-    while len(orders) < min(wanted, math.factorial(count)):
+    orders = {original: None}  # a dict, because a set does not preserve the sequence of its entries
+    while len(orders) < min(max_orders, math.factorial(count)):
         orders[tuple(rng.sample(original, count))] = None
     return list(orders)
 
 
-def name_of(order: int) -> str:
-    """Return the perturbation's name of an order.
+def perturbation_of_order(order: int) -> str:
+    """Return the name of the perturbation that asks the choices in an order.
 
     Args:
         order: the number of the order, from 2. Order 1 is the original, which has no perturbation.
     """
-    return f"{_NAME}{order}"
+    return f"{_PERTURBATION_PREFIX}{order}"
 
 
 def number_of_order(perturbation: str | None) -> int | None:
@@ -274,5 +281,9 @@ def number_of_order(perturbation: str | None) -> int | None:
     """
     if perturbation is None:
         return 1
-    number = perturbation.removeprefix(_NAME)
-    return int(number) if number != perturbation and number.isdecimal() else None
+    if not perturbation.startswith(_PERTURBATION_PREFIX):
+        return None
+    number = perturbation.removeprefix(_PERTURBATION_PREFIX)
+    if not number.isdecimal():  # HELM adds endings such as `.worst`
+        return None
+    return int(number)

@@ -23,19 +23,21 @@ class Erratum(StrictModel):
     run_specs: tuple[str, ...]
     """The run specs that have the defect."""
     arguments: dict[str, str] = {}
-    """The arguments (name -> value) with which a run spec has the defect; empty: any arguments."""
+    """Dict from names to values of the arguments with which a run spec has the defect. If it is
+    empty, a run spec has the defect with any arguments.
+    """
     upstreams: tuple[Literal["helm", "medhelm"], ...] = ("helm", "medhelm")
     """The upstreams that have the defect."""
     defect: str
     """A description of the defect."""
     upstream: str | None
     """The issue that reports the defect to its authors (`owner/repository#number`); None without a
-    report. (The HELM distributions are in `upstreams`.)
+    report. Do not confuse it with `upstreams`.
     """
     metric: str | None = None
     """The metric that the defect falsifies; None if no corrected score is computed."""
     rule: str | None = None
-    """The name of the rule that computes the corrected score; None like `metric`."""
+    """The name of the rule that computes the corrected score; None if `metric` is None."""
     corrected: str | None = None
     """A description of the corrected score, which is reported next to HELM's score."""
     patched: str | None = None
@@ -65,7 +67,7 @@ class Errata(StrictModel):
     """All known errata: the content of `errata.yml`, and those of plug-ins."""
 
     version: int
-    """The version of the rules and of the list of rules in `errata.yml`."""
+    """The number in `errata.yml` that goes up when a rule or the list of rules changes."""
     errata: tuple[Erratum, ...]
 
     def of(
@@ -78,8 +80,8 @@ class Errata(StrictModel):
 
         Args:
             run_spec: the name of the run spec.
-            arguments: the arguments of a run (name -> value): return only the errata that apply to
-                this run. None: return all errata of the run spec.
+            arguments: dict from names to values of a run's arguments: only the errata that apply to
+                this run are returned. None: all errata of the run spec are returned.
             upstream: the HELM that runs the run spec.
         """
         matching = []

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Options = Mapping[str, str]
-"""Letter -> the text of the option with this letter in the prompt."""
+"""Dict from a letter to the text of the option with this letter in the prompt."""
 
 _MARKED = re.compile(r"\W{0,2}([A-Za-z])\W{0,2}")
 _WITH_TEXT = re.compile(r"\W?([A-Za-z])[.:)\]-]\s*(.+)", re.DOTALL)
@@ -22,13 +22,13 @@ _NUMBER = re.compile(
     r"(?:(?:op|opt|option|choice|ans|answer)[ _-]?)?(\d{1,2})(?:\.0+)?", re.IGNORECASE
 )
 _LOOK_ALIKES = dict(zip("\u0410\u0412\u0421\u0415", "ABCE", strict=True))
-"""Cyrillic letter -> the Latin letter that looks the same."""
+"""Dict from a Cyrillic letter to the Latin letter that looks the same."""
 _CYRILLIC = dict(zip("\u0410\u0411\u0412\u0413\u0414\u0415", "ABCDEF", strict=True))
-"""Cyrillic letter -> the Latin letter with the same position in the alphabet."""
+"""Dict from a Cyrillic letter to the Latin letter with the same position in the alphabet."""
 
 
 def _option_letter(letter: str, options: Options) -> str | None:
-    """Return the letter in upper case; None if no option has this letter."""
+    """Return a letter in upper case; None if no option has this letter."""
     if letter.upper() in options:
         return letter.upper()
     return None
@@ -86,12 +86,12 @@ def _numbered(answer: str, options: Options, first: int) -> str | None:
 
 def _from_one(answer: str, options: Options) -> str | None:
     """Read the number of an option, counted from 1: "2", "2.0" or "option2"."""
-    return _numbered(answer, options, 1)
+    return _numbered(answer, options, first=1)
 
 
 def _from_zero(answer: str, options: Options) -> str | None:
     """Read the number of an option, counted from 0: "1" is the second option."""
-    return _numbered(answer, options, 0)
+    return _numbered(answer, options, first=0)
 
 
 def _look_alike(answer: str, options: Options) -> str | None:
@@ -121,7 +121,7 @@ FORMS: dict[str, Callable[[str, Options], str | None]] = {
     "Cyrillic letters that look like Latin ones": _look_alike,
     "Cyrillic letters": _cyrillic,
 }
-"""The form's name in messages -> the function that reads the form.
+"""Dict from the name of a form in messages to the function that reads the form.
 
 The function returns the letter of the option that an answer means; None if the answer does not have
 this form.
@@ -135,10 +135,7 @@ def is_option(answer: str, options: Options) -> bool:
 
 @dataclass
 class GoldForms:
-    """The forms that match all right answers of a column so far.
-
-    The object stores one hash per form, and no answer.
-    """
+    """The forms that match all right answers of a column so far. No answer is stored."""
 
     are_options: bool = True
     """True if each answer so far is exactly the letter or the text of an option; True without
@@ -147,10 +144,12 @@ class GoldForms:
     count: int = 0
     """The number of answers so far."""
     _hashes: dict[str, str] = field(default_factory=lambda: dict.fromkeys(FORMS, ""))
-    """Each form that matches all answers so far -> a hash of the letters that the form reads."""
+    """Dict from each form that matches all answers so far to a hash of the letters that it reads.
+    Forms that read the same letters have the same hash.
+    """
 
     def add(self, answer: str, options: Options) -> None:
-        """Try all remaining forms on one more right answer."""
+        """Try one more right answer, and drop the forms that do not match the answer."""
         self.count += 1
         self.are_options = self.are_options and is_option(answer, options)
         for name, previous_hash in list(self._hashes.items()):
@@ -158,20 +157,23 @@ class GoldForms:
             if letter is None:
                 del self._hashes[name]
             else:
-                # The hash covers all letters so far: two forms that read the same letters have the
-                # same hash.
+                # The previous hash is included, so the new hash covers all letters so far.
                 text = f"{previous_hash}{letter}"
                 self._hashes[name] = hashlib.sha256(text.encode()).hexdigest()
 
     def form(self) -> str | None:
-        """Return the name of the form that maps all answers to letters.
+        """Return the name of the form that maps all answers to letters; None if
 
-        Returns None if all answers are already letters or texts of options, if no form maps all
-        answers, or if two forms map the answers to different letters.
+        - all answers are already letters or texts of options,
+        - no form matches all answers, or
+        - two forms match all answers but read different letters.
         """
-        if self.are_options or len(set(self._hashes.values())) != 1:
+        if self.are_options:
             return None
-        # All remaining forms read the same letters: the first of these forms is as good as another.
+        different_readings = set(self._hashes.values())
+        if len(different_readings) != 1:
+            return None
+        # All remaining forms read the same letters, so any of them may be returned.
         return next(iter(self._hashes))
 
 

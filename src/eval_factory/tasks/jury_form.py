@@ -30,24 +30,39 @@ SCALE_PLACEHOLDER = "SCALE"
 CRITERIA_PLACEHOLDER = "CRITERIA"
 """Placeholders (`{SCALE}`, `{CRITERIA}`) that eval-factory fills before HELM reads the prompt."""
 FIELDS = ("score", "explanation")  # the fields of a criterion's rating that `{CRITERIA}` asks for
-_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBER_WORDS = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+)
 
 
 @dataclass(frozen=True)
 class JuryForm:
     """The form of a jury's ratings."""
 
-    values: tuple[int, ...]  # all valid ratings, in ascending order (see `shares`)
+    values: tuple[int, ...]  # all valid ratings, in ascending order (see `is_continuous`)
     labels: Mapping[str, int] = field(default_factory=dict)
-    """Word for a rating -> the rating, in ascending order; empty if judges answer with numbers."""
-    criteria: Mapping[str, str] = field(default_factory=dict)
-    """Name of a criterion -> its description, which may be ""; empty if only the judges' prompt
-    defines the criteria.
+    """Dict from the word for a rating to the rating, in ascending order; empty if judges answer
+    with numbers.
     """
-    own_scale: bool = False  # True if the benchmark states a scale, even if the scale equals HELM's
-    # True if `values` has only the lowest and the highest rating, and every number between the two
-    # is also a rating
-    shares: bool = False
+    criteria: Mapping[str, str] = field(default_factory=dict)
+    """Dict from the name of a criterion to its description, which may be "". Empty if only the
+    judges' prompt defines the criteria.
+    """
+    # True if benchmark.yaml states the scale, even if this scale equals HELM's
+    states_scale: bool = False
+    # True if every number between the lowest and the highest rating is a rating; `values` then
+    # has only the lowest and the highest
+    is_continuous: bool = False
 
     @property
     def lowest(self) -> float:
@@ -60,8 +75,8 @@ class JuryForm:
         return self.lowest, float(self.values[-1])
 
     @property
-    def wanted(self) -> str:
-        """The description of a valid rating for prompts and messages."""
+    def rating_description(self) -> str:
+        """The description of a valid rating, for prompts and messages."""
         if self.labels:
             return "one of " + ", ".join(f'"{label}"' for label in self.labels)
         return f"a whole number from {self.values[0]} to {self.values[-1]}"
@@ -78,73 +93,75 @@ class JuryForm:
             spelled = {str(value): value for value in self.values}
             spelled |= {label.casefold(): value for label, value in self.labels.items()}
             return spelled.get(text.casefold())
-        if (
-            isinstance(score, bool)
-            or not isinstance(score, (int, float))
-            or score not in self.values
-        ):
-            return None
-        return int(score)
+        # `bool` is a subclass of `int`, but true and false are not ratings.
+        is_number = isinstance(score, (int, float)) and not isinstance(score, bool)
+        if is_number and score in self.values:
+            return int(score)
+        return None
 
-    def spellings(self, value: int) -> set[str]:
-        """Return the ways to write a rating: digits, an English number word up to ten, its label.
-
-        `value`: the rating.
-        """
-        forms = {str(value), f"{value}.0"}
-        if 0 <= value < len(_WORDS):
-            forms.add(_WORDS[value])
-        for label, value_of_label in self.labels.items():
-            if value_of_label == value:
-                forms.add(label)
-        return forms
+    def spellings(self, rating: int) -> set[str]:
+        """Return the ways to write a rating: digits, an English number word, its label."""
+        spellings = {str(rating), f"{rating}.0"}
+        if 0 <= rating < len(_NUMBER_WORDS):
+            spellings.add(_NUMBER_WORDS[rating])
+        for label, rating_of_label in self.labels.items():
+            if rating_of_label == rating:
+                spellings.add(label)
+        return spellings
 
     def filled(self, prompt: str) -> str:
         """Return a judges' prompt with the scale and criteria filled in.
 
         A placeholder stays if the benchmark does not state the scale or the criteria.
         """
-        if self.own_scale:
-            prompt = prompt.replace(
-                f"{{{SCALE_PLACEHOLDER}}}", f"{self.wanted} (from the worst to the best)"
-            )
+        if self.states_scale:
+            scale = f"{self.rating_description} (from the worst to the best)"
+            prompt = prompt.replace(f"{{{SCALE_PLACEHOLDER}}}", scale)
         if self.criteria:
-            # The request has three parts: the list of criteria, the block in which HELM looks for
-            # criteria, and an example of the answer at the end.
-            lines = []
-            for name, text in self.criteria.items():
-                lines.append(f"- {name}: {text}" if text else f"- {name}")
-            listed = "\n".join(lines)
-            block = json.dumps(dict.fromkeys(self.criteria, FIELDS), ensure_ascii=False)
-            # The example shows the rating in the middle of the scale.
-            middle = self.values[len(self.values) // 2]
-            score = next((label for label, value in self.labels.items() if value == middle), middle)
-            rating = {"score": score, "explanation": "why this score"}
-            example = json.dumps(dict.fromkeys(self.criteria, rating), ensure_ascii=False)
-            request = (
-                f"{listed}\n\n<rubric_criteria>\n{block}\n</rubric_criteria>\n\n"
-                "Give one JSON object with every criterion and nothing else. Output Format:\n\n"
-                f"{example}"
-            )
-            prompt = prompt.replace(f"{{{CRITERIA_PLACEHOLDER}}}", request)
+            prompt = prompt.replace(f"{{{CRITERIA_PLACEHOLDER}}}", self._request_for_ratings())
         return prompt
+
+    def _request_for_ratings(self) -> str:
+        """Return the text that replaces `{CRITERIA}`.
+
+        The text has three parts: a list of the criteria, the block in which HELM looks for the
+        criteria, and an example of an answer.
+        """
+        lines = []
+        for name, description in self.criteria.items():
+            lines.append(f"- {name}: {description}" if description else f"- {name}")
+        criteria_list = "\n".join(lines)
+        block = json.dumps(dict.fromkeys(self.criteria, FIELDS), ensure_ascii=False)
+        # The example shows the rating in the middle of the scale.
+        middle = self.values[len(self.values) // 2]
+        score: str | int = middle
+        for label, rating in self.labels.items():
+            if rating == middle:
+                score = label
+        rating_example = {"score": score, "explanation": "why this score"}
+        example = json.dumps(dict.fromkeys(self.criteria, rating_example), ensure_ascii=False)
+        return (
+            f"{criteria_list}\n\n<rubric_criteria>\n{block}\n</rubric_criteria>\n\n"
+            "Give one JSON object with every criterion and nothing else. Output Format:\n\n"
+            f"{example}"
+        )
 
     @property
     def placeholders(self) -> tuple[str, ...]:
         """The names of the placeholders that `filled` fills."""
         placeholders = []
-        if self.own_scale:
+        if self.states_scale:
             placeholders.append(SCALE_PLACEHOLDER)
         if self.criteria:
             placeholders.append(CRITERIA_PLACEHOLDER)
         return tuple(placeholders)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scale and criteria in the form of benchmark.yaml; empty if the benchmark
-        states neither.
+        """Return the scale and the criteria, in the form of benchmark.yaml, if the benchmark states
+        them.
         """
         document: dict[str, Any] = {}
-        if self.own_scale:
+        if self.states_scale:
             document[SCALE] = dict(self.labels) or {MIN: self.values[0], MAX: self.values[-1]}
         if self.criteria:
             document[CRITERIA] = []
@@ -155,7 +172,7 @@ class JuryForm:
 
 HELMS_FORM = JuryForm((1, 2, 3, 4, 5))
 """The default form: HELM's juries rate with whole numbers from 1 to 5."""
-SHARES_FORM = JuryForm((0, 1), shares=True)
+SHARES_FORM = JuryForm((0, 1), is_continuous=True)
 """The form of medhelm's HealthBench: a judge's rating is the share of a rubric's points."""
 
 
@@ -173,16 +190,19 @@ def jury_form_of(metric: Mapping[str, Any]) -> JuryForm:
     if scale is None:
         return JuryForm(HELMS_FORM.values, criteria=criteria)
     if scale.keys() == {MIN, MAX}:
-        return JuryForm(tuple(range(scale[MIN], scale[MAX] + 1)), criteria=criteria, own_scale=True)
-    labels = dict(sorted(scale.items(), key=lambda item: item[1]))
-    return JuryForm(tuple(labels.values()), labels, criteria, own_scale=True)
+        ratings = tuple(range(scale[MIN], scale[MAX] + 1))
+        return JuryForm(ratings, criteria=criteria, states_scale=True)
+    labels = dict(
+        sorted(scale.items(), key=lambda entry: entry[1])
+    )  # in ascending order of ratings
+    return JuryForm(tuple(labels.values()), labels, criteria, states_scale=True)
 
 
 # the names of the placeholders that HELM fills in a judge's prompt
 HELM_PLACEHOLDERS = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")
 
 # the pattern with which HELM finds the criteria in a judge's prompt
-_CRITERIA = re.compile(r"<rubric_criteria>\s*(\{.*?\})\s*</rubric_criteria>", re.DOTALL)
+_CRITERIA_BLOCK = re.compile(r"<rubric_criteria>\s*(\{.*?\})\s*</rubric_criteria>", re.DOTALL)
 
 
 def check_judge_prompt(
@@ -200,89 +220,102 @@ def check_judge_prompt(
     text = read_text(file, "the judges' prompt_file", path, findings)
     if text is None:
         return
-    names = [name for name in HELM_PLACEHOLDERS if f"{{{name}}}" in text]
-    # HELM also reads the prompt as a `string.Template`, in which `$` has a meaning.
+    placeholders = [name for name in HELM_PLACEHOLDERS if f"{{{name}}}" in text]
+    # HELM also reads the prompt as a `string.Template`, which has placeholders such as `$RESPONSE`.
     for match in string.Template.pattern.finditer(text):
         name = match["named"] or match["braced"]
+        is_dollar_sign = match["escaped"] is not None  # `$$`
         if name in HELM_PLACEHOLDERS:
-            names.append(name)
-        elif match["escaped"] is None:
+            placeholders.append(name)
+        elif not is_dollar_sign:
             line = text.count("\n", 0, match.start()) + 1
             findings.problems.append(f"{file}: line {line}: write $$ for a dollar sign")
-    if "RESPONSE" not in names:
+    if "RESPONSE" not in placeholders:
         findings.problems.append(f"{file}: must hold {{RESPONSE}}, the answer to judge")
-    if "GOLD_RESPONSE" in names and header is not None and CORRECT not in header:
+    if "GOLD_RESPONSE" in placeholders and header is not None and CORRECT not in header:
         findings.problems.append(
             f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}"
         )
-    problems = [*_not_filled(text, header or (), form), *_form_problems(text, form)]
+    problems = [
+        *_placeholder_problems(text, header or (), form),
+        *_criteria_problems(text, form),
+    ]
     findings.problems += [f"{file}: {problem}" for problem in problems]
 
 
-def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[str]:
+def _placeholder_problems(text: str, header: Sequence[str], form: JuryForm) -> Iterator[str]:
     """Yield a problem for each name in braces that looks like a placeholder but is not filled.
 
-    `header`: the columns of the data, whose names a user may expect to be filled.
+    `header`: the columns of the data. A user may expect that `{COLUMN}` is filled.
     """
     placeholders = (*HELM_PLACEHOLDERS, *form.placeholders)
     for name in re.findall(r"\{([^{}\n]+)\}", text):
         looks_like_placeholder = (
             name.upper() in HELM_PLACEHOLDERS or re.fullmatch("[A-Z_]+", name) or name in header
         )
-        if looks_like_placeholder and name not in placeholders:
-            reason = f"by HELM; a judge's prompt has {', '.join(placeholders)}"
-            if name in (SCALE_PLACEHOLDER, CRITERIA_PLACEHOLDER):
-                remedy = "add that key to benchmark.yaml, or write the text into the prompt"
-                reason = f"if the jury's metric has no {name.lower()}; {remedy}"
-            yield f"line {line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {reason}"
+        if not looks_like_placeholder or name in placeholders:
+            continue
+        problem = f"line {line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in"
+        if name in (SCALE_PLACEHOLDER, CRITERIA_PLACEHOLDER):
+            yield (
+                f"{problem} if the jury's metric has no {name.lower()}; add that key to "
+                "benchmark.yaml, or write the text into the prompt"
+            )
+        else:
+            yield f"{problem} by HELM; a judge's prompt has {', '.join(placeholders)}"
 
 
-def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
+def _criteria_problems(text: str, form: JuryForm) -> Iterator[str]:
     """Yield the problems of the criteria in the prompt.
 
     HELM reads the criteria from the prompt, so criteria in benchmark.yaml must be the same.
     """
-    place = f"{{{CRITERIA_PLACEHOLDER}}}"
-    if form.criteria and place in text and _CRITERIA.search(text):
+    placeholder = f"{{{CRITERIA_PLACEHOLDER}}}"
+    if form.criteria and placeholder in text and _CRITERIA_BLOCK.search(text):
         yield (
-            f"line {line_of(text, place)}: {place} is replaced by text with <rubric_criteria>, "
-            "which the prompt has already; delete one of the two"
+            f"line {line_of(text, placeholder)}: {placeholder} is replaced by text with "
+            "<rubric_criteria>, which the prompt has already; delete one of the two"
         )
         return
-    block = '<rubric_criteria>{"accuracy": ["score", "explanation"]}</rubric_criteria>'
+    example = '<rubric_criteria>{"accuracy": ["score", "explanation"]}</rubric_criteria>'
     filled = form.filled(text)
-    match = _CRITERIA.search(filled)
+    match = _CRITERIA_BLOCK.search(filled)
     if match is None:
-        yield f"names no criteria; it needs a block such as {block}"
+        yield f"names no criteria; it needs a block such as {example}"
         return
-    # This is also the line in the user's file: the text for `{SCALE}` is on one line, and the block
-    # that replaces `{CRITERIA}` has no problem.
+    # This is also the line in the user's file, because the text for `{SCALE}` has no line break. (A
+    # block that replaced `{CRITERIA}` has no problem.)
     line = filled.count("\n", 0, match.start(1)) + 1
     try:
         criteria = json.loads(match[1])
     except ValueError as error:
         yield (
             f"line {line}: the text in <rubric_criteria> is not a JSON object ({error}); "
-            f"write {block}"
+            f"write {example}"
         )
         return
     if not criteria:
-        yield f"line {line}: <rubric_criteria> names no criterion; write {block}"
-    wrong = [
-        f"line {line}: the criterion {name!r} must have a list of fields, 'score' among them; "
-        f"write {block}"
-        for name, fields in criteria.items()
-        if not (
-            isinstance(fields, list)
-            and all(isinstance(item, str) for item in fields)
-            and "score" in fields
+        yield f"line {line}: <rubric_criteria> names no criterion; write {example}"
+        return
+    wrong_criteria = [name for name, fields in criteria.items() if not _are_fields(fields)]
+    for name in wrong_criteria:
+        yield (
+            f"line {line}: the criterion {name!r} must have a list of fields, 'score' among them; "
+            f"write {example}"
         )
-    ]
-    yield from wrong
-    if criteria and not wrong and form.criteria and criteria.keys() != form.criteria.keys():
+    if not wrong_criteria and form.criteria and criteria.keys() != form.criteria.keys():
         yield (
             f"line {line_of(text, '<rubric_criteria>')}: <rubric_criteria> names "
             f"{', '.join(criteria)}, and the jury's metric has the criteria "
-            f"{', '.join(form.criteria)}; name the same criteria, or write {place} in its "
+            f"{', '.join(form.criteria)}; name the same criteria, or write {placeholder} in its "
             "place"
         )
+
+
+def _are_fields(value: Any) -> bool:
+    """Return True if a value is a list of names of fields, with `score` among them."""
+    return (
+        isinstance(value, list)
+        and all(isinstance(name, str) for name in value)
+        and "score" in value
+    )

@@ -38,7 +38,7 @@ from eval_factory.tasks.asking_forms import (
     WITH_AUTHORITY,
     may_abstain_text,
 )
-from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS
+from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS_TEXT
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import MAX_TOKENS, REASONED, reasoned_tasks
 from eval_factory.workflows.context import redactor_of, show_uncomputed, show_warnings
@@ -137,8 +137,9 @@ def _additional_requests(evaluation: Evaluation) -> Iterator[str]:
         yield f"options_only: in place of the question: {QUESTION_NOT_SHOWN}"
     if extra.none_of_the_others:
         yield (
-            f'none_of_the_others: "{NONE_OF_THE_OTHERS}" in place of the right option; except if '
-            "the question asks which option is false, or if an option refers to other options"
+            f'none_of_the_others: "{NONE_OF_THE_OTHERS_TEXT}" in place of the right option; '
+            "except if the question asks which option is false, or if an option refers to other "
+            "options"
         )
     if extra.ask_unread:
         yield f"ask_unread: after an answer that no rule can read: {ASK_FOR_LETTER}"

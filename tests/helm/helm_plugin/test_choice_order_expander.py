@@ -17,7 +17,7 @@ from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Outp
 
 from eval_factory.demo.benchmark import sample_medical_qa
 from eval_factory.helm_plugin.choice_order_expander import shuffle_choices
-from eval_factory.tasks.choice_question import name_of, orders_of
+from eval_factory.tasks.choice_question import orders_of, perturbation_of_order
 from facts import naming
 
 CHOICES = ["heart", "liver", "spleen", "colon"]
@@ -53,11 +53,11 @@ def test_each_question_is_asked_in_so_many_orders() -> None:
     assert named == [
         ("shot", None),
         ("a", None),
-        ("a", name_of(2)),
-        ("a", name_of(3)),
+        ("a", perturbation_of_order(2)),
+        ("a", perturbation_of_order(3)),
         ("kept", None),
         ("b", None),
-        ("b", name_of(2)),
+        ("b", perturbation_of_order(2)),
     ]
     assert [made[at] for at in (0, 1, 4, 5)] == given
     for one, order in zip(made[2:4], orders_of("a", CHOICES, 3)[1:], strict=True):

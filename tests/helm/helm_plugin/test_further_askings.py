@@ -44,7 +44,7 @@ from eval_factory.helm_plugin.asking_executor import (
     within_chance_limit,
 )
 from eval_factory.tasks.asking_forms import ABSTENTION
-from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS
+from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS_TEXT
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import reasoned_tasks
 
@@ -275,7 +275,7 @@ def test_the_choices_are_shown_without_the_question() -> None:
 def test_the_right_choice_is_replaced_but_for_a_question_for_what_is_not_so(text: str) -> None:
     spec = expanded(("none_of_the_others", True))
     _, changed = made(spec, [question(Input(LONG))])
-    assert [one.output.text for one in changed.references] == ["heart", NONE_OF_THE_OTHERS]
+    assert [one.output.text for one in changed.references] == ["heart", NONE_OF_THE_OTHERS_TEXT]
     assert [one.is_correct for one in changed.references] == [False, True]
     assert len(made(spec, [question(Input(text))])) == 1
     others = replace(question(Input(LONG)), references=[*changed.references])

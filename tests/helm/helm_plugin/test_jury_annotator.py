@@ -139,7 +139,9 @@ def test_at_a_limit_of_the_run_the_judging_ends(
 def test_a_judgement_has_the_benchmarks_own_form(
     monkeypatch: pytest.MonkeyPatch, forgotten: list[str]
 ) -> None:
-    form = JuryForm((0, 10), {"poor": 0, "good": 10}, {"accuracy": "it is right"}, own_scale=True)
+    form = JuryForm(
+        (0, 10), {"poor": 0, "good": 10}, {"accuracy": "it is right"}, states_scale=True
+    )
     client = SimpleNamespace(forget=lambda _request, reason: forgotten.append(reason))
     monkeypatch.setattr(
         criterion_judge, "current_session", lambda: session(clients={"r": client}, jury_form=form)

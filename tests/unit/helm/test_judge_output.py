@@ -644,8 +644,8 @@ def test_an_answer_with_nothing_in_it_is_rated_without_a_judge() -> None:
     assert HELMS_FORM.scale == (1.0, 5.0)
 
 
-TEN = JuryForm(tuple(range(11)), criteria={"accuracy": "", "completeness": ""}, own_scale=True)
-WORDS = JuryForm((0, 1, 2), {"poor": 0, "fair": 1, "good": 2}, own_scale=True)
+TEN = JuryForm(tuple(range(11)), criteria={"accuracy": "", "completeness": ""}, states_scale=True)
+WORDS = JuryForm((0, 1, 2), {"poor": 0, "fair": 1, "good": 2}, states_scale=True)
 
 
 def test_ratings_on_a_scale_of_the_benchmark() -> None:

@@ -23,7 +23,7 @@ from eval_factory.helm.verdict_schemas import (
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
 
 CRITERIA = {"accuracy": {"score", "explanation"}, "clarity": {"score", "explanation"}}
-LABELS = JuryForm((0, 1, 2), {"poor": 0, "fair": 1, "good": 2}, own_scale=True)
+LABELS = JuryForm((0, 1, 2), {"poor": 0, "fair": 1, "good": 2}, states_scale=True)
 ALL = [
     ratings_schema(CRITERIA, HELMS_FORM),
     ratings_schema(CRITERIA, LABELS),

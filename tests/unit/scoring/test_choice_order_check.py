@@ -15,7 +15,7 @@ from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.choice_question import name_of
+from eval_factory.tasks.choice_question import perturbation_of_order
 from known import ends, near, there
 
 SHUFFLED = {"config.type": "sample_medical_qa", "config.params.extra.shuffle_choices": 3}
@@ -26,7 +26,7 @@ def metric(
     values: dict[str, float], order: int = 1, name: str = "exact_match", split: str = "test"
 ) -> MetricValues:
     """`q`: question q in the first trial."""
-    perturbation = None if order == 1 else name_of(order)
+    perturbation = None if order == 1 else perturbation_of_order(order)
     keys: dict[InstanceKey, float] = {
         (question, 0, perturbation): value for question, value in values.items()
     }
@@ -45,7 +45,7 @@ def state(
     question: str, answer: str | None, order: int = 1, choices: list[str] = CHOICES, trial: int = 0
 ) -> tuple[InstanceKey, output.RequestState]:
     """`answer` None: it failed. The second order shows the choices the other way round."""
-    perturbation = None if order == 1 else name_of(order)
+    perturbation = None if order == 1 else perturbation_of_order(order)
     shown = choices if order == 1 else choices[::-1]
     document: dict[str, Any] = {
         "instance": {
@@ -84,7 +84,7 @@ def test_a_run_without_it_has_nothing_to_check(tmp_path: Path) -> None:
 def test_what_is_of_other_orders_is_no_score_of_the_run(tmp_path: Path) -> None:
     original = metric({"a": 1.0})
     second = metric({"a": 0.0}, order=2)
-    worst = MetricValues("w", "exact_match", None, perturbation=f"{name_of(2)}.worst")
+    worst = MetricValues("w", "exact_match", None, perturbation=f"{perturbation_of_order(2)}.worst")
     check, kept = ChoiceOrderCheck.of(plan(SHUFFLED), run_of(tmp_path), [original, second, worst])
     assert check is not None
     assert (kept, list(check.by_order)) == ([original], [second])
@@ -112,7 +112,7 @@ def test_answers_are_compared_by_their_text(tmp_path: Path) -> None:
         check.see(*one)
     check.see(("a", 0, "robustness"), state("a", "A")[1])
     main = metric({"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0, "e": 0.0})
-    found = there(check.order_report(main, {("d", 0, name_of(2))}))
+    found = there(check.order_report(main, {("d", 0, perturbation_of_order(2))}))
     assert (found.orders, found.questions) == (3, 4)
     assert found.kept == {"a choice refers to others": 1}
     assert found.letters == {"A": 4, "B": 2, "C": 1, NO_OPTION: 1}
@@ -171,7 +171,11 @@ def test_the_score_over_all_orders_weighs_questions_alike(tmp_path: Path) -> Non
 def test_an_order_without_an_answer(tmp_path: Path, *, as_zero: bool, value: float) -> None:
     check = check_of(tmp_path, metric({"a": 0.0, "b": 1.0}, order=2))
     found = completed(
-        check, metric({"a": 1.0, "b": 1.0}), ("a", 0, name_of(2)), ("z", 0, None), as_zero=as_zero
+        check,
+        metric({"a": 1.0, "b": 1.0}),
+        ("a", 0, perturbation_of_order(2)),
+        ("z", 0, None),
+        as_zero=as_zero,
     )
     assert found.scores[f"exact_match{ALL_ORDERS}"].value == value
     assert found.bounds[f"exact_match{ALL_ORDERS}"] == (0.75, 1.0)

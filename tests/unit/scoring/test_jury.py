@@ -79,7 +79,7 @@ def test_a_form_of_the_benchmarks_own() -> None:
     """Quadratic weights go by the values of the labels: (0, 0), (1, 4), (4, 4); 0 is the lowest mark."""
     made = ratings(a=[0, 1, 4], b=[0, 4, 4])
     made.form = JuryForm(
-        (0, 1, 4), {"no": 0, "partly": 1, "yes": 4}, {"right": "it is true"}, own_scale=True
+        (0, 1, 4), {"no": 0, "partly": 1, "yes": 4}, {"right": "it is true"}, states_scale=True
     )
     report = made.report()
     expected = sum((x - y) ** 2 for x, y in product((0, 1, 4), (0, 4, 4))) / 9

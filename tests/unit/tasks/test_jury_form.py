@@ -26,7 +26,7 @@ def test_what_benchmark_yaml_says() -> None:
     )
     assert jury_form_of({"name": "jury_score", "prompt_file": "x"}) == HELMS_FORM
     only = jury_form_of({"criteria": CRITERIA})
-    assert (only.values, only.own_scale, list(only.criteria)) == (
+    assert (only.values, only.states_scale, list(only.criteria)) == (
         HELMS_FORM.values,
         False,
         ["right", "kind"],
@@ -74,9 +74,9 @@ def test_the_rating_that_a_judge_gave(form: JuryForm, score: Any, value: int | N
 
 
 def test_how_ratings_are_named() -> None:
-    says(HELMS_FORM.wanted, "whole number", "from 1 to 5")
-    says(TEN.wanted, "whole number", "from 0 to 10")
-    assert WORDS.wanted == 'one of "poor", "fair", "good"'
+    says(HELMS_FORM.rating_description, "whole number", "from 1 to 5")
+    says(TEN.rating_description, "whole number", "from 0 to 10")
+    assert WORDS.rating_description == 'one of "poor", "fair", "good"'
     assert HELMS_FORM.spellings(5) == {"5", "5.0", "five"}
     assert TEN.spellings(0) == {"0", "0.0", "zero"}
     assert TEN.spellings(10) == {"10", "10.0", "ten"}
@@ -107,7 +107,7 @@ def test_the_judges_prompt_is_filled() -> None:
     }
     example = json.loads(text.rpartition("\n\n")[2])
     assert {name: rating["score"] for name, rating in example.items()} == {"right": 5, "kind": 5}
-    labels = JuryForm((0, 1, 2), {"poor": 0, "fair": 1, "good": 2}, {"a": ""}, own_scale=True)
+    labels = JuryForm((0, 1, 2), {"poor": 0, "fair": 1, "good": 2}, {"a": ""}, states_scale=True)
     assert labels.filled("{CRITERIA}").endswith(
         '{"a": {"score": "fair", "explanation": "why this score"}}'
     )

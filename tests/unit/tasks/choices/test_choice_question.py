@@ -186,12 +186,21 @@ def test_they_depend_on_the_question_alone() -> None:
 
 
 def test_the_name_of_an_order_is_read_again() -> None:
-    assert choice_question.name_of(3) == f"{choice_question._NAME}3"
+    assert choice_question.perturbation_of_order(3) == f"{choice_question._PERTURBATION_PREFIX}3"
     assert [
         choice_question.number_of_order(name)
-        for name in (None, choice_question.name_of(2), choice_question.name_of(12))
+        for name in (
+            None,
+            choice_question.perturbation_of_order(2),
+            choice_question.perturbation_of_order(12),
+        )
     ] == [1, 2, 12]
     assert [
         choice_question.number_of_order(name)
-        for name in ("robustness", f"{choice_question._NAME}2.worst", choice_question._NAME, "3")
+        for name in (
+            "robustness",
+            f"{choice_question._PERTURBATION_PREFIX}2.worst",
+            choice_question._PERTURBATION_PREFIX,
+            "3",
+        )
     ] == [None] * 4
