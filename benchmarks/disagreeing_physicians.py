@@ -31,7 +31,7 @@ from eval_factory.scoring.judge_correction import (
     corrected_by_labels,
     corrected_score,
 )
-from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
+from eval_factory.tasks.physician_labels import LabelledItems, LabelledPairs
 
 Values = npt.NDArray[np.float64]
 Chance = np.random.Generator

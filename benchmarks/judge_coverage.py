@@ -25,7 +25,7 @@ from eval_factory.scoring.judge_correction import (
     corrected_by_labels,
     weights_of,
 )
-from eval_factory.tasks.message_files import LabelledItem, LabelledPairs
+from eval_factory.tasks.physician_labels import LabelledItem, LabelledPairs
 
 Right = tuple[float, float]
 """The chance of being right about a criterion that is met, and about one that is not."""

@@ -379,10 +379,10 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         changes["judges"] = task.helm.judges
     if benchmark.has_clusters:
         changes["cluster"] = ClusterRule(what=f"column {CLUSTER}", field=CLUSTER)
-    if benchmark.is_rubric or benchmark.has_turns:
+    if benchmark.is_rubric or benchmark.has_conversations:
         run_spec = RUBRIC_RUN_SPEC if benchmark.is_rubric else CONVERSATION_RUN_SPEC
         changes |= {"run_spec": run_spec, "rubric": benchmark.is_rubric, "zero_shot": True}
-    if benchmark.is_rubric or benchmark.has_turns or benchmark.rows_with_pictures:
+    if benchmark.is_rubric or benchmark.has_conversations or benchmark.rows_with_pictures:
         # Only a chat endpoint accepts messages and pictures.
         task = task.only_on(["chat"])
     return replace(

@@ -180,7 +180,7 @@ class ConversationScenario(helm_scenario.Scenario):  # type: ignore[misc]
                 for answer in row.incorrect
             ]
             references = [*right_replies(row.correct), *wrong]
-            extra = dict(row.others) or None
+            extra = dict(row.further_fields) or None
             instances.append(
                 helm_scenario.Instance(
                     question_input,

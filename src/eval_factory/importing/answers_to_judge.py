@@ -20,7 +20,7 @@ from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import atomic_file, write_atomic
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.custom_benchmark import RUBRIC
-from eval_factory.tasks.message_files import OWN, read_rubric_file
+from eval_factory.tasks.message_files import EVAL_FACTORY_FORM, read_rubric_file
 from eval_factory.tasks.rubric_case import USER, RubricCase, conversation_text
 
 BENCHMARK_FILE = "benchmark.yaml"
@@ -59,7 +59,7 @@ def read_judging(path: Path) -> Judging:
         return Judging(path, document, None)
     file = path.parent / str(document.get("dataset_file"))
     try:
-        rubric_file = read_rubric_file(file, OWN)
+        rubric_file = read_rubric_file(file, EVAL_FACTORY_FORM)
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from None
     problems = [f"{file}: {problem}" for problem in rubric_file.problems]

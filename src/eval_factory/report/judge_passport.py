@@ -26,7 +26,7 @@ from eval_factory.scoring.judge_calibration import (
     Steadiness,
 )
 from eval_factory.scoring.judge_passports import AskedJudge, items_as_lines, pairs_as_lines
-from eval_factory.tasks.message_files import MIN_ITEMS
+from eval_factory.tasks.physician_labels import MIN_ITEMS
 
 MARGIN = 0.05
 """A difference of macro F1 does not matter up to this size; nor does a bias up to this size."""

@@ -50,7 +50,7 @@ from eval_factory.scoring.prediction_powered import (
     bias_of_judge,
     corrected_mean,
 )
-from eval_factory.tasks.message_files import LabelledItem
+from eval_factory.tasks.physician_labels import LabelledItem
 
 OTHER_ANSWERS = (
     "{count} ratings are not used: the answers or questions that they rate have changed since"

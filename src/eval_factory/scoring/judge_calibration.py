@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from eval_factory.core.enums import Word
 from eval_factory.scoring import intervals
 from eval_factory.scoring.agreement import index_of_nearest
-from eval_factory.tasks.message_files import (
+from eval_factory.tasks.physician_labels import (
     MIN_ITEMS,
     LabelledItem,
     LabelledItems,

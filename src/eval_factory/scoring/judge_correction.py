@@ -48,7 +48,7 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.message_files import MIN_ITEMS, LabelledItems, LabelledPairs
+from eval_factory.tasks.physician_labels import MIN_ITEMS, LabelledItems, LabelledPairs
 from eval_factory.tasks.rubric_case import JUDGE_CORRECTED, positive_points
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from eval_factory.core.results import PASSPORT_FILE
 from eval_factory.core.rundir import sha256_of
 from eval_factory.helm.verdict_schemas import criterion_templates
 from eval_factory.plan.run_plan import EndpointPlan, Plan
-from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
+from eval_factory.tasks.physician_labels import LabelledItems, LabelledPairs
 
 PASSPORT = PASSPORT_FILE  # the name of the file
 KEY = "config.params.extra.judge_passport"  # the configuration key with the file's folder

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.scoring import intervals
-from eval_factory.tasks.message_files import LabelledItems
+from eval_factory.tasks.physician_labels import LabelledItems
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

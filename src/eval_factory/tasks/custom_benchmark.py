@@ -35,11 +35,11 @@ from eval_factory.tasks.jury_form import (
     check_judge_prompt,
     jury_form_of,
 )
-from eval_factory.tasks.message_files import OWN, read_rubric_file
+from eval_factory.tasks.message_files import EVAL_FACTORY_FORM, read_rubric_file
 from eval_factory.tasks.rubric_case import RUBRIC_METRIC
 
 BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
-TAKE_EVERY_REFERENCE = ("rouge_1", "rouge_2", "rouge_l", *BERTSCORES)
+BEST_REFERENCE_METRICS = ("rouge_1", "rouge_2", "rouge_l", *BERTSCORES)
 """Metrics that score an answer against its best-matching reference, even if this reference is a
 wrong answer (HELM's SummarizationMetric).
 """
@@ -47,13 +47,12 @@ wrong answer (HELM's SummarizationMetric).
 EXACT_MATCH = "exact_match"  # HELM then also computes the quasi and prefix forms of this metric
 
 # all metrics of HELM's configurable benchmark
-METRICS = (EXACT_MATCH, JURY, *TAKE_EVERY_REFERENCE)
+METRICS = (EXACT_MATCH, JURY, *BEST_REFERENCE_METRICS)
 
 RUBRIC = "rubric"  # the `kind` of a benchmark whose judges decide about the criteria of a rubric
 
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
 _Name = Annotated[_Text, Field(pattern=re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z"))]
-
 
 _MAX_STEPS = 100  # the greatest difference between the highest and the lowest rating
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")  # a number that a user wrote as the word for a rating
@@ -61,18 +60,19 @@ _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
 """Finds characters with a special meaning in the judges' prompt, such as the start of a placeholder
 or the end of a JSON text.
 """
-_SCALE_FORM = (
+_SCALE_EXAMPLES = (
     "write {min: 0, max: 10}, or a word for each rating such as {poor: 0, fair: 1, good: 2}"
 )
 
 
-def _text_of(shortest: int, longest: int) -> AfterValidator:
+def _prompt_text(min_length: int, max_length: int) -> AfterValidator:
     """Return a validator of a text for the judges' prompt; lengths are in characters."""
 
     def check(text: str) -> str:
-        if text.strip() != text or not shortest <= len(text) <= longest:
+        if text.strip() != text or not min_length <= len(text) <= max_length:
             raise ValueError(
-                f"must be a text of {shortest} to {longest} characters, without spaces around it"
+                f"must be a text of {min_length} to {max_length} characters, "
+                "without spaces around it"
             )
         if _RESERVED.search(text):
             raise ValueError(
@@ -89,7 +89,7 @@ def _checked_scale(scale: dict[str, int]) -> dict[str, int]:
     words = {name.casefold() for name in scale}
     values = set(scale.values())
     if len(scale) < 2:
-        raise ValueError(f"must have at least two keys; {_SCALE_FORM}")
+        raise ValueError(f"must have at least two keys; {_SCALE_EXAMPLES}")
     if max(values) - min(values) > _MAX_STEPS:
         raise ValueError(
             f"has more than {_MAX_STEPS} steps from {min(values)} to {max(values)}; use a "
@@ -99,7 +99,7 @@ def _checked_scale(scale: dict[str, int]) -> dict[str, int]:
         if scale[MIN] >= scale[MAX]:
             raise ValueError(f"{MAX} must be above {MIN}, which is {scale[MIN]}")
     elif any(_NUMBER.fullmatch(name) for name in scale):
-        raise ValueError(f"each rating needs a word, not a number; {_SCALE_FORM}")
+        raise ValueError(f"each rating needs a word, not a number; {_SCALE_EXAMPLES}")
     elif len(words) < len(scale) or len(values) < len(scale):
         raise ValueError(
             "two words differ only in capital letters, or two words have the same rating"
@@ -107,12 +107,13 @@ def _checked_scale(scale: dict[str, int]) -> dict[str, int]:
     return scale
 
 
-_Word = Annotated[str, Field(strict=True), _text_of(1, 80)]
+_Word = Annotated[str, Field(strict=True), _prompt_text(min_length=1, max_length=80)]
+_Description = Annotated[str, Field(strict=True), _prompt_text(min_length=0, max_length=1000)]
 
 
 class _Criterion(StrictModel):
     name: _Word
-    description: Annotated[str, Field(strict=True), _text_of(0, 1000)] = ""
+    description: _Description = ""
 
 
 def _checked_names(criteria: list[_Criterion]) -> list[_Criterion]:
@@ -173,20 +174,20 @@ class Benchmark:
     judge_prompt_file: Path | None = None
     instances: int  # the number of rows, conversations or cases
     sha256: Mapping[str, str]
-    """Path of a file, relative to the YAML file's folder -> SHA-256. The entry `(pictures)` is a
-    hash of all pictures, if there are any.
+    """Dict from the path of each file, relative to the YAML file's folder, to its SHA-256. The
+    entry `(pictures)` is a hash of all pictures, if there are any.
     """
     notes: tuple[str, ...] = ()
     has_clusters: bool = False  # True if the data name the source that several instances share
     # True if the data are conversations, whose messages are sent; the benchmark has no prompt
-    has_turns: bool = False
+    has_conversations: bool = False
     is_rubric: bool = False
     """True if judges decide about the criteria of a rubric. `dataset_file` then holds cases, and
     the benchmark has no prompt.
     """
     has_answers: bool = False  # True if the data contain the answers to judge: no model is asked
     rows_with_pictures: int = 0  # the number of rows with pictures
-    # the question of the first row with pictures, with a line for each picture
+    # the prompt of the first row with pictures, with a line for each picture
     first_with_pictures: str | None = None
     jury_form: JuryForm = HELMS_FORM  # the form of the jury's answers, if there is a jury
 
@@ -201,8 +202,8 @@ class Benchmark:
         return self.is_rubric or self.judge_prompt_file is not None
 
     @property
-    def needing(self) -> str | None:
-        """The first metric that needs right answers; None if no metric needs right answers."""
+    def gold_metric(self) -> str | None:
+        """The first metric that needs right answers; None if there is none."""
         return next((name for name in self.metrics if name != JURY), None)
 
 
@@ -211,71 +212,86 @@ def load_benchmark(path: Path) -> Benchmark:
 
     Raises:
         ConfigError: a key of the YAML file is unknown, missing or malformed; or, if all keys are
-            correct, a file has mistakes. At most `MAX_PROBLEMS_SHOWN` of one table are listed.
+            correct, a file has mistakes. Only the first mistakes of a file are listed.
     """
     document = load_mapping(path, "name, description, prompt_file, dataset_file and metrics")
     if document.get("kind") == RUBRIC:
         return _rubric_benchmark(path, document)
     if "kind" in document:
-        remedy = "a benchmark with a prompt and a table does not have this key"
-        raise ConfigError(f"{path}: kind: must be {RUBRIC}; {remedy}")
+        raise ConfigError(
+            f"{path}: kind: must be {RUBRIC}; a benchmark with a prompt and a table does not have "
+            "this key"
+        )
+    return _table_benchmark(path, document)
+
+
+def _table_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
+    """Read and check a benchmark with a table or conversations.
+
+    Raises ConfigError if a file has mistakes.
+    """
     findings = Findings()
-    has_turns = message_files.holds_conversations(document.get("dataset_file"))
-    if has_turns:
-        document = _without_prompt(path, document, findings)
-    file = _validated(path, document, _TableFile)
-    _check_metrics(path, file.metrics, findings)
-    if file.has_answers and not has_turns:
+    has_conversations = message_files.holds_conversations(document.get("dataset_file"))
+    if has_conversations:
+        document = _with_dataset_as_prompt(path, document, findings)
+    yaml_file = _validated(path, document, _TableFile)
+    _check_metrics(path, yaml_file.metrics, findings)
+    if yaml_file.has_answers and not has_conversations:
         findings.problems.append(
             f"{path}: has_answers: only conversations have answers; name a dataset_file in .jsonl"
         )
     no_jury = _Metric(name=JURY)  # a placeholder without values, for a benchmark without a jury
-    jury = next((metric for metric in file.metrics if metric.name == JURY), no_jury)
-    benchmark = Benchmark(
+    jury = next((metric for metric in yaml_file.metrics if metric.name == JURY), no_jury)
+    unchecked = Benchmark(
         path=path,
-        name=file.name,
-        description=file.description,
-        prompt_file=_absolute(path, file.prompt_file),
-        dataset_file=_absolute(path, file.dataset_file),
-        max_tokens=file.max_tokens,
-        metrics=tuple(metric.name for metric in file.metrics),
+        name=yaml_file.name,
+        description=yaml_file.description,
+        prompt_file=_absolute(path, yaml_file.prompt_file),
+        dataset_file=_absolute(path, yaml_file.dataset_file),
+        max_tokens=yaml_file.max_tokens,
+        metrics=tuple(metric.name for metric in yaml_file.metrics),
         judge_prompt_file=None if jury.prompt_file is None else _absolute(path, jury.prompt_file),
         instances=0,  # `instances` and `sha256` are replaced below, after the check of the data
         sha256={},
-        has_turns=has_turns,
-        has_answers=file.has_answers,
+        has_conversations=has_conversations,
+        has_answers=yaml_file.has_answers,
         jury_form=jury_form_of(jury.model_dump()),
     )
     pictures = PictureCheck(path.parent)
-    check_data = _check_conversations if has_turns else _check_table
-    rows, header = check_data(benchmark, pictures, findings)
+    check_data = _check_conversations if has_conversations else _check_table
+    row_count, columns = check_data(unchecked, pictures, findings)
     if findings.problems:
         raise ConfigError(findings.problems)
-    files = [benchmark.prompt_file, benchmark.dataset_file]
-    if benchmark.judge_prompt_file:
-        files.append(benchmark.judge_prompt_file)
+    files = [unchecked.prompt_file, unchecked.dataset_file]
+    if unchecked.judge_prompt_file is not None:
+        files.append(unchecked.judge_prompt_file)
     sha256 = _hashes(path, *files)
-    if pictures.rows:
+    if pictures.row_count:
         sha256["(pictures)"] = pictures.sha256
     return replace(
-        benchmark,
-        instances=rows,
+        unchecked,
+        instances=row_count,
         sha256=sha256,
         notes=tuple(findings.notes),
-        has_clusters=custom_table.CLUSTER in header,
-        rows_with_pictures=pictures.rows,
-        first_with_pictures=pictures.first,
+        has_clusters=custom_table.CLUSTER in columns,
+        rows_with_pictures=pictures.row_count,
+        first_with_pictures=pictures.first_prompt,
     )
 
 
-def _without_prompt(path: Path, document: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
+def _with_dataset_as_prompt(
+    path: Path, document: Mapping[str, Any], findings: Findings
+) -> dict[str, Any]:
     """Return the YAML document of conversations, with the `dataset_file` as its `prompt_file`.
 
-    A `prompt_file` in the document is a problem, because conversations have no prompt.
+    Conversations have no prompt, so a `prompt_file` in the document is a problem. `_TableFile`
+    requires one.
     """
     if "prompt_file" in document:
-        sent = f"eval-factory sends the messages of {document['dataset_file']}"
-        findings.problems.append(f"{path}: prompt_file: leave it out; {sent}")
+        findings.problems.append(
+            f"{path}: prompt_file: leave it out; eval-factory sends the messages of "
+            f"{document['dataset_file']}"
+        )
     return {**document, "prompt_file": document["dataset_file"]}
 
 
@@ -284,7 +300,7 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
     yaml_file = _validated(path, document, _RubricFile)
     file = _absolute(path, yaml_file.dataset_file)
     try:
-        content = read_rubric_file(file, OWN)
+        content = read_rubric_file(file, EVAL_FACTORY_FORM)
     except OSError as error:
         raise ConfigError(f"{file}: {why_unreadable(error, 'dataset_file', path)}") from None
     if content.problems:
@@ -311,7 +327,7 @@ def _absolute(path: Path, name: str) -> Path:
 
 
 def _hashes(path: Path, *files: Path) -> dict[str, str]:
-    """Return path -> SHA-256 of the YAML file and of further files.
+    """Return a dict from the path to the SHA-256 of the YAML file and of each further file.
 
     The paths are relative to the folder of the YAML file.
     """
@@ -334,12 +350,8 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
     """Return the message for one of pydantic's errors."""
     location = detail["loc"]
     kind = detail["type"]
-    parts = []
-    for part in location:
-        # pydantic ends the location with "[key]" if the key of a mapping is not valid.
-        if part != "[key]":
-            parts.append(str(part))
-    key = ".".join(parts)
+    # pydantic ends the location with "[key]" if the key of a mapping is not valid.
+    key = ".".join(str(part) for part in location if part != "[key]")
     if kind == "value_error":
         return f"{path}: {key}: {detail['ctx']['error']}"
     if kind == "extra_forbidden":
@@ -355,8 +367,10 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
         return f"{path}: unknown key {key}{hint}"
     # Only the benchmark's name has a pattern.
     if kind == "string_pattern_mismatch":
-        must = "must be letters, digits, - _ and . (it names folders), at most 80"
-        return f"{path}: name: {must}, got {detail['input']!r}"
+        return (
+            f"{path}: name: must be letters, digits, - _ and . (it names folders), at most 80, "
+            f"got {detail['input']!r}"
+        )
     if location[0] == "metrics" and kind == "model_type":
         return f"{path}: {key}: must be a mapping such as {{name: exact_match}}"
     if kind == "missing":
@@ -385,7 +399,7 @@ def _check_table(
     if header is None:
         return 0, []
     custom_table.check_columns(
-        benchmark.prompt_file, file, columns, header, benchmark.needing, findings
+        benchmark.prompt_file, file, columns, header, benchmark.gold_metric, findings
     )
     _check_incorrect_answers(file, metrics, header, findings)
     prompt = safe_files.read_text(benchmark.prompt_file) if can_be_filled else ""
@@ -394,13 +408,13 @@ def _check_table(
     if EXACT_MATCH in metrics:
         prompt_with_options = prompt
     # `dict.fromkeys` removes repeated columns and preserves their order.
-    columns_asked = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
-    # Without all columns, the prompt cannot be filled in: an empty template is used.
-    pictures.template = prompt if set(columns_asked) <= set(header) else ""
-    rows = custom_table.check_rows(
-        file, header, columns_asked, findings, pictures, prompt_with_options
+    columns_used = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
+    # Without all columns, the prompt cannot be filled in: the pictures are checked without it.
+    pictures.template = prompt if set(columns_used) <= set(header) else ""
+    row_count = custom_table.check_rows(
+        file, header, columns_used, findings, pictures, prompt_with_options
     )
-    return rows, header
+    return row_count, header
 
 
 def _check_conversations(
@@ -410,35 +424,31 @@ def _check_conversations(
     path = benchmark.path
     file = benchmark.dataset_file
     metrics = benchmark.metrics
-    quasi = EXACT_MATCH in metrics
     rows = message_files.check_conversations(
         path,
         file,
-        benchmark.needing,
+        benchmark.gold_metric,
         findings,
         pictures,
-        quasi=quasi,
+        is_compared=EXACT_MATCH in metrics,
         has_answers=benchmark.has_answers,
     )
-    header = message_files.fields_of(rows)
+    fields = message_files.usable_fields(rows)
     if benchmark.judge_prompt_file is not None:
+        # Without rows, the fields of the conversations are unknown.
+        known_fields = fields if rows else None
         check_judge_prompt(
-            path,
-            benchmark.judge_prompt_file,
-            # None: without rows, the fields of the conversations are unknown.
-            header if rows else None,
-            findings,
-            benchmark.jury_form,
+            path, benchmark.judge_prompt_file, known_fields, findings, benchmark.jury_form
         )
-    _check_incorrect_answers(file, metrics, header, findings)
-    return len(rows), header
+    _check_incorrect_answers(file, metrics, fields, findings)
+    return len(rows), fields
 
 
 def _check_incorrect_answers(
     file: Path, metrics: Sequence[str], header: Sequence[str], findings: Findings
 ) -> None:
     """Add a problem if a metric would count the incorrect answers in the data as right."""
-    metric = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
+    metric = next((name for name in metrics if name in BEST_REFERENCE_METRICS), None)
     if metric and custom_table.INCORRECT in header:
         findings.problems.append(
             f"{file}: HELM's {metric} counts an incorrect answer as right, like the correct one;"
@@ -458,19 +468,21 @@ def _check_metrics(path: Path, metrics: Sequence[_Metric], findings: Findings) -
             )
         elif metric.name in names[:number]:
             findings.problems.append(f"{label}.name: {metric.name} is listed twice")
-        if metric.name == JURY and metric.prompt_file is None:
-            findings.problems.append(
-                f"{label}.prompt_file: is missing; {JURY} needs the judges' prompt"
-            )
+        if metric.name == JURY:
+            if metric.prompt_file is None:
+                findings.problems.append(
+                    f"{label}.prompt_file: is missing; {JURY} needs the judges' prompt"
+                )
+            if metric.judges is not None:
+                findings.notes.append(
+                    f"eval-factory does not ask the judges that {path.name} names: it asks those "
+                    "of config.params.extra.judges, or the default jury"
+                )
+            continue
         jury_values = (metric.prompt_file, metric.judges, metric.scale, metric.criteria)
-        if metric.name != JURY and any(value is not None for value in jury_values):
+        if any(value is not None for value in jury_values):
             findings.problems.append(
                 f"{label}: only {JURY} has prompt_file and judges, scale and criteria"
-            )
-        if metric.name == JURY and metric.judges is not None:
-            findings.notes.append(
-                f"eval-factory does not ask the judges that {path.name} names: it asks those "
-                "of config.params.extra.judges, or the default jury"
             )
     if names[0] in BERTSCORES:
         findings.problems.append(

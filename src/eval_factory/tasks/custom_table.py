@@ -24,12 +24,12 @@ from eval_factory.tasks import file_problems
 from eval_factory.tasks.choice_question import LETTERS, options_shown
 from eval_factory.tasks.gold_forms import GoldForms
 
-_COLUMN = re.compile(r"image(?:_(?:[2-9]|[1-9]\d+))?")
+_PICTURE_COLUMN = re.compile(r"image(?:_(?:[2-9]|[1-9]\d+))?")
 
 
 def picture_columns(header: Iterable[str]) -> list[str]:
     """Return the columns with pictures: `image`, `image_2`, `image_3` ..."""
-    return [name for name in header if _COLUMN.fullmatch(name)]
+    return [name for name in header if _PICTURE_COLUMN.fullmatch(name)]
 
 
 def filled(template: str, cells: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -39,22 +39,29 @@ def filled(template: str, cells: Mapping[str, str]) -> tuple[str, list[str]]:
 
     Args:
         template: the prompt, with names of columns in braces.
-        cells: column -> cell of the row.
+        cells: dict from the columns to the cells of the row.
 
     Returns:
         The prompt, with a mark at the place of each picture, and the columns of the pictures in the
         order of the marks.
     """
     columns = picture_columns(cells)
-    named = [name for _, name, _, _ in string.Formatter().parse(template) if name in columns]
-    before = [name for name in columns if name not in named]
-    marks = {name: media.FILE_MARK if cells[name].strip() else "" for name in columns}
-    text = "".join(marks[name] for name in before) + template.format_map({**cells, **marks})
-    return text, [name for name in (*before, *named) if marks[name]]
+    in_template = [name for _, name, _, _ in string.Formatter().parse(template) if name in columns]
+    before_text = [name for name in columns if name not in in_template]
+    marks = dict.fromkeys(columns, "")  # a row without a picture in a column gets no mark
+    for name in columns:
+        if cells[name].strip():
+            marks[name] = media.FILE_MARK
+    text = template.format_map({**cells, **marks})
+    marks_before_text = "".join(marks[name] for name in before_text)
+    columns_of_marks = [name for name in (*before_text, *in_template) if marks[name]]
+    return marks_before_text + text, columns_of_marks
 
 
 def text_of(content: str | Sequence[Mapping[str, str]]) -> str:
-    """Return the text of a message; the texts of several parts are put on separate lines.
+    """Return the text of a message.
+
+    Texts next to each other are put on separate lines. There is no line break next to a picture.
 
     Args:
         content: a text, or a list of parts: `{"type": "text", "text": ...}`, or a picture, which
@@ -78,40 +85,47 @@ class PictureCheck:
     folder: Path  # the benchmark's folder
     template: str = ""  # the prompt of a table
     max_size: int = media.MAX_FILE  # the limit of a picture's file, in bytes
-    rows: int = 0  # the number of rows with pictures so far
+    row_count: int = 0  # the number of rows with pictures so far
     # the prompt of the first row with pictures, with a line for each picture
-    first: str | None = None
+    first_prompt: str | None = None
     sha256: str = ""  # a hash of the contents of all pictures, in order
 
     def problems_of_cells(self, cells: Mapping[str, str]) -> Iterator[str]:
-        """Yield the problems of the pictures of a table's row (column -> cell)."""
-        text, columns = filled(self.template, cells) if picture_columns(cells) else ("", [])
-        named = [(f"column {name}", cells[name]) for name in columns]
-        return self.problems_of(named, text)
+        """Yield the problems of the pictures of a table's row.
 
-    def problems_of(self, named: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
+        `cells`: dict from the columns to the cells of the row.
+        """
+        if not picture_columns(cells):
+            return
+        text, columns = filled(self.template, cells)
+        pictures = [(f"column {name}", cells[name]) for name in columns]
+        yield from self.problems_of(pictures, text)
+
+    def problems_of(self, pictures: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
         """Yield the problems of the pictures of a row.
 
         Args:
-            named: (place in the row, name of the file) of each picture.
-            text: the row's prompt.
+            pictures: (label for messages, name of the file) of each picture.
+            text: the row's prompt, with a mark for each picture.
         """
-        for label, name in named:
+        if not pictures:
+            return
+        for label, name in pictures:
             problem = self._problem_of(name)
             if problem is not None:
                 yield f"{label}: the picture {problem}"
-        if named and text.count(media.FILE_MARK) > len(named):
+        if text.count(media.FILE_MARK) > len(pictures):
+            first_label, _ = pictures[0]
             yield (
-                f"{named[0][0]}: the text holds the character U+FFFC, "
+                f"{first_label}: the text holds the character U+FFFC, "
                 "which marks the place of a picture; remove this character"
             )
-        if named:
-            self.rows += 1
-        if named and self.first is None:
+        self.row_count += 1
+        if self.first_prompt is None:
             files = []
-            for _, name in named:
+            for _, name in pictures:
                 files.append({"content_type": "image", "location": picture_file(self.folder, name)})
-            self.first = media.as_text(media.parts_with_files(text, files))
+            self.first_prompt = media.as_text(media.parts_with_files(text, files))
 
     def _problem_of(self, name: str) -> str | None:
         """Return the problem of a picture; None for a usable picture, which is added to `sha256`.
@@ -180,19 +194,22 @@ def header_of(path: Path, dataset_file: Path, findings: file_problems.Findings) 
         problem = file_problems.table_problem(dataset_file)
         if problem is None:
             header = next((row for _, row in table_rows(dataset_file)), None)
-            findings.notes += filter(None, [file_problems.encoding_note(dataset_file)])
+            encoding_note = file_problems.encoding_note(dataset_file)
+            if encoding_note is not None:
+                findings.notes.append(encoding_note)
     except OSError as error:
         problem = file_problems.why_unreadable(error, "dataset_file", path)
     except TableError as error:
         problem = f"line {error.line}: {error}"
     if not header:
-        no_rows = "has no rows; the first line names the columns"
-        findings.problems.append(f"{dataset_file}: {problem or no_rows}")
+        if problem is None:
+            problem = "has no rows; the first line names the columns"
+        findings.problems.append(f"{dataset_file}: {problem}")
         return None
-    for number, name in enumerate(header, start=1):
+    for index, name in enumerate(header):
         if not name.strip():
-            findings.problems.append(f"{dataset_file}: line 1: column {number} has no name")
-        elif header.index(name) != number - 1:
+            findings.problems.append(f"{dataset_file}: line 1: column {index + 1} has no name")
+        elif name in header[:index]:
             findings.problems.append(f"{dataset_file}: line 1: two columns have the name {name!r}")
     return header
 
@@ -216,7 +233,9 @@ def columns_of_prompt(
         for _, name, form, conversion in string.Formatter().parse(text):
             if name is None:
                 continue
-            if name and not (form or conversion or re.search(r"[.\[\]{}]", name) or name.isdigit()):
+            # Python formats also allow `{row.cell}`, `{row[0]}` and `{0}`.
+            is_column_name = name and not re.search(r"[.\[\]{}]", name) and not name.isdigit()
+            if is_column_name and not form and not conversion:
                 columns.append(name)
                 continue
             in_braces = name
@@ -243,7 +262,7 @@ def check_columns(
     dataset_file: Path,
     columns: Sequence[str] | None,
     header: Sequence[str],
-    needing: str | None,
+    gold_metric: str | None,
     findings: file_problems.Findings,
 ) -> None:
     """Check that the table has the columns that the prompt and the metrics need.
@@ -253,13 +272,13 @@ def check_columns(
         dataset_file: the path of the table, for messages.
         columns: the columns that the prompt names; None if the prompt cannot be read.
         header: the columns of the table.
-        needing: the name of a metric that needs right answers; None if no metric needs them.
+        gold_metric: the name of a metric that needs right answers; None if there is none.
         findings: the lists to which problems and notes are added.
     """
-    has = ", ".join(map(printable, header))
+    all_columns = ", ".join(map(printable, header))
     for name in columns or []:
         if name not in header:
-            hint = did_you_mean(name, header) or f"; it has {has}"
+            hint = did_you_mean(name, header) or f"; it has {all_columns}"
             findings.problems.append(
                 f"{prompt_file}: {{{name}}} is not a column of {dataset_file}{hint}"
             )
@@ -269,10 +288,10 @@ def check_columns(
         findings.problems.append(
             f"{prompt_file}: names no column in braces, so every instance would be the same"
         )
-    if CORRECT not in header and (needing or INCORRECT in header):
-        hint = did_you_mean(CORRECT, header) or f"; it has {has}"
+    if CORRECT not in header and (gold_metric or INCORRECT in header):
+        hint = did_you_mean(CORRECT, header) or f"; it has {all_columns}"
         findings.problems.append(
-            f"{dataset_file}: has no column {CORRECT}, which {needing or INCORRECT} needs{hint}"
+            f"{dataset_file}: has no column {CORRECT}, which {gold_metric or INCORRECT} needs{hint}"
         )
 
 
@@ -289,46 +308,46 @@ def _is_listed_without_text(answer: str, prompt: str) -> bool:
 
 
 @dataclass
-class Instances:
-    """Checks all rows or conversations of a file together, and collects their problems.
+class RightAnswerCheck:
+    """Checks the right answers of all rows or conversations, and finds repeated questions.
 
     Whether a right answer is a problem may depend on the other rows: if no row's right answer is a
-    letter, for example, the benchmark may be one without letters.
+    letter, for example, the benchmark may be one without letters. So problems are collected first,
+    and `complete` decides which problems are reported.
     """
 
     noun: str  # the word for the position of a question in messages: row or line
     is_compared: bool  # True if a model's answer must equal the right answer (HELM's exact match)
-    problems: list[str] = field(default_factory=list)
-    can_map: bool = False  # True if right answers of a known form are mapped to options
+    problems: list[str] = field(default_factory=list)  # problems that are reported in any case
     _word_problems: list[str] = field(default_factory=list)
     """Problems of rows whose right answer is a word, but not an option. They are reported only if
     another row's right answer is a letter, or if all rows have this problem.
     """
-    _verdicts: int = 0  # the number of right answers in `_VERDICTS` that are not an option
+    _verdict_count: int = 0  # the number of right answers in `_VERDICTS` that are not an option
     _letter_problems: list[str] = field(default_factory=list)
     """Problems of rows whose right answer is a letter, but not an option's letter."""
-    _by_letter: bool = False  # True if the right answer of a row is an option's letter
-    # True if a row has no options to compare the right answer with, or if nothing is compared
-    _lists_none: bool = False
-    # question -> the first row with this question
+    _has_option_letter: bool = False  # True if the right answer of a row is an option's letter
+    # True if the right answer of a row was not compared, for example because the row has no options
+    _has_uncompared_row: bool = False
+    # dict from a question to the first row with this question
     _first_rows: dict[object, int] = field(default_factory=dict)
     # (first row with a question, later row with the same question)
     _repeated: list[tuple[int, int]] = field(default_factory=list)
     # notes on rows in which another option has the text of the right option
     _equal_option_notes: list[str] = field(default_factory=list)
-    forms: GoldForms = field(default_factory=GoldForms)
+    # the forms of the right answers of the rows with options
+    _forms: GoldForms = field(default_factory=GoldForms)
     # rows whose right answer becomes empty in HELM's quasi metrics
     _emptied_rows: list[int] = field(default_factory=list)
 
-    @property
-    def _never_right(self) -> bool:
-        """True if all rows list options, and no right answer is an option: each row scores 0.
+    def _is_each_wrong(self) -> bool:
+        """Return True if each row scores 0: all list options, and no right answer is an option.
 
-        The property is False if all right answers are verdicts ("yes" to "is it true?").
+        Return False if all right answers are verdicts ("yes" to "is it true?").
         """
-        if self._lists_none or self._verdicts == self.forms.count:
+        if self._has_uncompared_row or self._verdict_count == self._forms.count:
             return False
-        return len(self._word_problems) == self.forms.count
+        return len(self._word_problems) == self._forms.count
 
     def add(self, number: int, question: object, correct: str | None) -> None:
         """Record a row's question and right answer.
@@ -341,13 +360,15 @@ class Instances:
         first = self._first_rows.setdefault(question, number)
         if first != number:
             self._repeated.append((first, number))
-        # A missing or empty right answer does not count here: an empty cell is reported elsewhere.
+        # A missing or empty right answer does not count here: `_row_problems` reports it.
         if self.is_compared and correct and becomes_nothing(correct):
             self._emptied_rows.append(number)
 
     def compare(self, label: str, prompt: str, correct: str, incorrect: Sequence[str]) -> None:
-        """Check that the right answer is an option: in the prompt's list, or a letter next to
-        incorrect answers that are letters.
+        """Check that the right answer is an option.
+
+        The options are those that the prompt lists. If the prompt lists no options, and the
+        incorrect answers are letters, the right answer must be a letter too.
 
         Args:
             label: the row, for messages.
@@ -357,31 +378,37 @@ class Instances:
         """
         options = options_shown(prompt)
         answer = correct.strip()
-        # If the prompt lists no options, the letters among the answers are the options.
-        letters = list(options) if options else sorted({*incorrect, answer} & set(LETTERS))
-        self._by_letter |= answer in letters
-        are_letters = incorrect and set(incorrect) <= set(LETTERS)
-        is_empty = _is_listed_without_text(answer, prompt)
-        if not self.is_compared or not (options or are_letters or is_empty):
-            self._lists_none = True
+        letters = list(options)
+        if not options:
+            letters = sorted({*incorrect, answer} & set(LETTERS))
+        self._has_option_letter |= answer in letters
+        incorrect_are_letters = incorrect and set(incorrect) <= set(LETTERS)
+        lacks_text = _is_listed_without_text(answer, prompt)
+        if not self.is_compared or not (options or incorrect_are_letters or lacks_text):
+            self._has_uncompared_row = True
             return
         if options:
-            self.forms.add(answer, options)
-        if not is_empty and (answer in letters or answer in options.values()):
+            self._forms.add(answer, options)
+        if lacks_text:
+            fault = f"option {printable(answer)}, whose text is empty"
+        elif answer in letters or answer in options.values():
             self._compare_texts(label, answer, options)
             return
-        fault = "no letter"
-        if options:
+        elif options:
             fault = f"none of the options that the prompt lists ({', '.join(letters)})"
-        if is_empty:
-            fault = f"option {printable(answer)}, whose text is empty"
+        else:
+            fault = "no letter"
+        self._add_fault(label, answer, fault)
+
+    def _add_fault(self, label: str, answer: str, fault: str) -> None:
+        """Record that a right answer is not an option; `fault` says what it is."""
         problem = (
             f"{label}{CORRECT}: is {fault}; write the letter of the right option, as the "
             "prompt writes it"
         )
         is_verdict = answer.casefold() in _VERDICTS
         if is_verdict:
-            self._verdicts += 1
+            self._verdict_count += 1
         if not is_verdict and re.fullmatch(r"\W*[A-Za-z]\W*", answer):
             self._letter_problems.append(problem)
         else:
@@ -404,18 +431,16 @@ class Instances:
             count: the number of rows.
             findings: the lists to which problems and notes are added.
         """
-        form = self.forms.form()
-        if not self.can_map:
-            form = None
+        form = self._forms.form()
         problems = list(self.problems)
-        if form is not None and not self._lists_none:
+        if form is not None and not self._has_uncompared_row:
             findings.notes.append(
                 f"the right answers ({CORRECT}) of {file.name} are {form}: "
                 "each is mapped to the letter of its option"
             )
         else:
             problems += self._letter_problems
-            if self._by_letter or self._never_right:
+            if self._has_option_letter or self._is_each_wrong():
                 problems += self._word_problems
         findings.notes += self._equal_option_notes[:MAX_NAMED]
         problems = file_problems.merged_by_message(problems)
@@ -456,75 +481,90 @@ def check_rows(
         prompt: the template of the prompt, if a model's answer must equal the right answer (HELM's
             exact match); else None.
     """
-    instances = Instances("row", prompt is not None, can_map=True)
-    rows = _Rows(header, columns, prompt or "", pictures, instances)
+    answers = RightAnswerCheck("row", is_compared=prompt is not None)
+    row_check = _RowCheck(header, columns, prompt or "", pictures, answers)
     count = 0
+    rows_below_header = islice(table_rows(file), 1, None)
     try:
-        for count, (line, row) in enumerate(islice(table_rows(file), 1, None), start=1):
-            rows.add(count, f"{file}: row {count} (line {line})", row)
+        for count, (line, row) in enumerate(rows_below_header, start=1):
+            row_check.add(count, f"{file}: row {count} (line {line})", row)
     except TableError as error:
-        instances.problems.append(f"{file}: row {count + 1} (line {error.line}): {error}")
-    if count == 0 and not instances.problems:
-        instances.problems.append(
+        answers.problems.append(f"{file}: row {count + 1} (line {error.line}): {error}")
+    if count == 0 and not answers.problems:
+        answers.problems.append(
             f"{file}: has no rows below its first line, which names the columns"
         )
-    instances.complete(file, count, findings)
+    answers.complete(file, count, findings)
     return count
 
 
 @dataclass
-class _Rows:
+class _RowCheck:
     """Checks the rows of a table one after the other."""
 
     header: Sequence[str]
     columns: Sequence[str]  # the columns that the prompt names, and the columns with pictures
     prompt: str  # the template of the prompt; "" if right answers are not compared with options
     pictures: PictureCheck
-    instances: Instances
-    rows_of_ids: dict[str, int] = field(default_factory=dict)  # id -> number of its first row
+    answers: RightAnswerCheck  # also receives the problems of the rows
+    # dict from an id to the number of the first row with this id
+    _first_rows: dict[str, int] = field(default_factory=dict)
 
     def add(self, number: int, label: str, row: Sequence[str]) -> None:
         """Check one row; `label` names the row in messages."""
         if len(row) != len(self.header):
-            self.instances.problems.append(
+            self.answers.problems.append(
                 f"{label}: has {len(row)} cells, but the first line names {len(self.header)} "
                 "columns;"
                 " put a cell that contains a comma, a quote or a line break in double quotes"
             )
             return
         cells = dict(zip(self.header, row, strict=True))
-        problems = [*_row_problems(cells), *self.pictures.problems_of_cells(cells)]
-        # Results are joined to the table by the id, so each id must be unique.
+        columns = [name for name in self.columns if name in cells]
+        problems = [
+            *_row_problems(cells),
+            *self.pictures.problems_of_cells(cells),
+            *self._id_problems(number, cells.get(ID)),
+            *_question_problems(cells, columns),
+        ]
+        self.answers.problems += [f"{label}, {problem}" for problem in problems]
+        # Without columns to compare, no row counts as a repeated question. A hash takes less memory
+        # than the texts.
+        question = hash(tuple(cells[name] for name in columns)) if columns else number
+        self.answers.add(number, question, cells.get(CORRECT))
+        if CORRECT in cells and not problems:
+            prompt = self.prompt.format_map({name: cells.get(name, "") for name in self.columns})
+            incorrect = json.loads(cells.get(INCORRECT, "[]"))  # checked in `_row_problems`
+            self.answers.compare(f"{label}, column ", prompt, cells[CORRECT], incorrect)
+
+    def _id_problems(self, number: int, row_id: str | None) -> Iterator[str]:
+        """Yield the problem of a row's id, if any; `row_id` is None in a table without ids."""
+        if row_id is None:
+            return
         remedy = (
             f"the id names the instance in the results (if this column is not an id, give it "
             f"another name than {ID})"
         )
-        name = cells.get(ID)
-        if name is not None and not name.strip():
-            problems.append(f"column {ID}: is empty; {remedy}")
-        elif name is not None and (earlier := self.rows_of_ids.setdefault(name, number)) != number:
-            problems.append(f"column {ID}: is the same as in row {earlier}; {remedy}")
-        columns = [name for name in self.columns if name in cells]
-        # A column with the name `question` must not be empty, even if other columns have texts.
-        questions = [name for name in columns if name.lower() == "question"] or columns
-        if questions and not any(cells[name].strip() for name in questions):
-            problems.append(
-                f"column {' and '.join(questions)}: is empty, so nothing would be asked"
-            )
-        self.instances.problems += [f"{label}, {problem}" for problem in problems]
-        # Without columns to compare, no row counts as a repeated question.
-        question = hash(tuple(cells[name] for name in columns)) if columns else number
-        self.instances.add(number, question, cells.get(CORRECT))
-        if CORRECT in cells and not problems:
-            prompt = self.prompt.format_map({name: cells.get(name, "") for name in self.columns})
-            incorrect = json.loads(cells.get(INCORRECT, "[]"))  # checked in `_row_problems`
-            self.instances.compare(f"{label}, column ", prompt, cells[CORRECT], incorrect)
+        if not row_id.strip():
+            yield f"column {ID}: is empty; {remedy}"
+            return
+        first = self._first_rows.setdefault(row_id, number)
+        if first != number:
+            yield f"column {ID}: is the same as in row {first}; {remedy}"
+
+
+def _question_problems(cells: Mapping[str, str], columns: Sequence[str]) -> Iterator[str]:
+    """Yield the problem of a row without a question; `columns` are the columns of the prompt."""
+    # A column with the name `question` must not be empty, even if other columns have texts.
+    questions = [name for name in columns if name.lower() == "question"] or columns
+    if questions and not any(cells[name].strip() for name in questions):
+        yield f"column {' and '.join(questions)}: is empty, so nothing would be asked"
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:
     """Yield the problems of a row's cluster, right answer and incorrect answers."""
-    # The default is any text that is not empty: a table without this column has no problem.
-    if not row.get(CLUSTER, CLUSTER).strip():
+    cluster = row.get(CLUSTER)
+    if cluster is not None and not cluster.strip():
         yield (
             f"column {CLUSTER}: is empty; write the name of the source that the row shares "
             "with other rows, or a unique name if the row shares no source"

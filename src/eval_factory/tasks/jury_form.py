@@ -30,19 +30,8 @@ SCALE_PLACEHOLDER = "SCALE"
 CRITERIA_PLACEHOLDER = "CRITERIA"
 """Placeholders (`{SCALE}`, `{CRITERIA}`) that eval-factory fills before HELM reads the prompt."""
 FIELDS = ("score", "explanation")  # the fields of a criterion's rating that `{CRITERIA}` asks for
-_NUMBER_WORDS = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-)
+_DIGIT_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_NUMBER_WORDS = (*_DIGIT_WORDS, "ten")
 
 
 @dataclass(frozen=True)
@@ -192,9 +181,7 @@ def jury_form_of(metric: Mapping[str, Any]) -> JuryForm:
     if scale.keys() == {MIN, MAX}:
         ratings = tuple(range(scale[MIN], scale[MAX] + 1))
         return JuryForm(ratings, criteria=criteria, states_scale=True)
-    labels = dict(
-        sorted(scale.items(), key=lambda entry: entry[1])
-    )  # in ascending order of ratings
+    labels = dict(sorted(scale.items(), key=lambda label_and_rating: label_and_rating[1]))
     return JuryForm(tuple(labels.values()), labels, criteria, states_scale=True)
 
 

@@ -53,7 +53,7 @@ from eval_factory.scoring.judge_calibration import (
 from eval_factory.scoring.judge_passports import PASSPORT, AskedJudge, judge_sha256, prompt_hashes
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.message_files import LabelledAnswer, LabelledItem, read_labels
+from eval_factory.tasks.physician_labels import LabelledAnswer, LabelledItem, read_labels
 from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows.evaluate import evaluate
 from eval_factory.workflows.options import Options

@@ -203,7 +203,7 @@ def _stored_benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchma
             has_clusters=document.get("has_clusters", False),
             # The file does not state the number of these rows: 1 means that there are some.
             rows_with_pictures=int("pictures_beside" in document),
-            has_turns=not is_rubric and holds_conversations(document["dataset_file"]),
+            has_conversations=not is_rubric and holds_conversations(document["dataset_file"]),
             is_rubric=is_rubric,
             has_answers=document.get("has_answers", False),
             jury_form=jury_form_in(rundir.model_configs),

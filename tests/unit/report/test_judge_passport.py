@@ -23,7 +23,7 @@ from eval_factory.scoring.judge_calibration import (
     Figures,
     Steadiness,
 )
-from eval_factory.tasks.message_files import LabelledItems
+from eval_factory.tasks.physician_labels import LabelledItems
 from facts import each_says, says
 
 NOTHING = Figure(None)

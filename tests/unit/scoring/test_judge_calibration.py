@@ -26,7 +26,7 @@ from eval_factory.scoring.judge_calibration import (
     partial_pooling,
     pooled,
 )
-from eval_factory.tasks.message_files import LabelledItem, read_labels
+from eval_factory.tasks.physician_labels import LabelledItem, read_labels
 from known import there
 
 

@@ -25,7 +25,7 @@ from eval_factory.scoring.judge_correction import (
     weights_of,
 )
 from eval_factory.scoring.latent_class import MIN_DOUBLE, expanded_ends, judge_rates
-from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
+from eval_factory.tasks.physician_labels import LabelledItems, LabelledPairs
 from facts import says
 from known import near
 

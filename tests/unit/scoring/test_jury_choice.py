@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 from eval_factory.scoring.judge_calibration import BestJury, best_juries
-from eval_factory.tasks.message_files import LabelledItem
+from eval_factory.tasks.physician_labels import LabelledItem
 from known import near, there
 
 

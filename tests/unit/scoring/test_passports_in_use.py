@@ -22,7 +22,7 @@ from eval_factory.scoring.judge_passports import (
     passport_of,
     prompt_hashes,
 )
-from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
+from eval_factory.tasks.physician_labels import LabelledItems, LabelledPairs
 from facts import naming
 
 PAIRS = [

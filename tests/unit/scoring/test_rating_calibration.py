@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.scoring.agreement import gwet_ac1, weighted_kappa
 from eval_factory.scoring.judge_calibration import Figure, calibration_of, rating_agreement
-from eval_factory.tasks.message_files import LabelledItem
+from eval_factory.tasks.physician_labels import LabelledItem
 from known import near, there
 
 MARKS = [1.0, 2.0, 3.0, 4.0, 5.0]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.message_files import LabelledAnswer, LabelledItem, read_labels
+from eval_factory.tasks.physician_labels import LabelledAnswer, LabelledItem, read_labels
 from facts import each_says, says
 from invented_labels import COLUMN, SECRET, line, written_labels
 

@@ -22,8 +22,8 @@ from eval_factory.helm_plugin.conversation_scenario import (
 )
 from eval_factory.tasks.case_reports import CASE_REPORTS, read_case_reports
 from eval_factory.tasks.message_files import (
+    EVAL_FACTORY_FORM,
     HEALTHBENCH,
-    OWN,
     PROFESSIONAL,
     FileForm,
     read_rubric_file,
@@ -147,7 +147,9 @@ def rubric_benchmark(config_path: str, criteria_per_request: int = 1) -> RunSpec
     `config_path` is the file that eval-factory wrote, with the description of the benchmark.
     """
     config = _read_config(config_path)
-    scenario = _scenario_spec(config["name"], config["description"], OWN, config["dataset_file"])
+    scenario = _scenario_spec(
+        config["name"], config["description"], EVAL_FACTORY_FORM, config["dataset_file"]
+    )
     max_tokens = config.get("max_tokens", _MAX_TOKENS)
     return _run_spec(
         config["name"],

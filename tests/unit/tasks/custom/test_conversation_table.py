@@ -14,9 +14,9 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
 from eval_factory.tasks.message_files import (
     Conversation,
-    fields_of,
     holds_conversations,
     read_conversations,
+    usable_fields,
 )
 from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 from facts import each_says, says
@@ -86,7 +86,7 @@ def test_a_sound_file(tmp_path: Path) -> None:
         [Conversation(tuple(TURNS), "a", "B", ("A",), others)],
         [],
     )
-    assert (found.lines, fields_of(found.rows)) == (
+    assert (found.lines, usable_fields(found.rows)) == (
         [2],
         ["id", "correct_answer", "incorrect_answers", "cluster"],
     )
@@ -96,7 +96,7 @@ def test_a_benchmark_of_them(tmp_path: Path) -> None:
     found = loaded(
         tmp_path, {**ROW, "cluster": "x"}, {**ROW, "cluster": "x", "correct_answer": "A"}
     )
-    assert (found.instances, found.has_turns, found.has_clusters, found.has_jury) == (
+    assert (found.instances, found.has_conversations, found.has_clusters, found.has_jury) == (
         2,
         True,
         True,
@@ -119,7 +119,7 @@ def test_a_benchmark_of_them(tmp_path: Path) -> None:
 
 def test_a_jury_needs_no_right_answers(tmp_path: Path) -> None:
     found = loaded(tmp_path, ROW, metrics=[JURY])
-    assert (found.has_jury, found.has_turns, found.has_clusters, found.notes) == (
+    assert (found.has_jury, found.has_conversations, found.has_clusters, found.notes) == (
         True,
         True,
         False,

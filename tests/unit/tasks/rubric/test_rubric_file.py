@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.message_files import HEALTHBENCH, OWN, FileForm, read_rubric_file
+from eval_factory.tasks.message_files import (
+    EVAL_FACTORY_FORM,
+    HEALTHBENCH,
+    FileForm,
+    read_rubric_file,
+)
 from eval_factory.tasks.rubric_case import Criterion
 from facts import each_says, says
 
@@ -37,7 +42,7 @@ def written(folder: Path, *rows: Any) -> Path:
     return file
 
 
-def problems(folder: Path, *rows: Any, form: FileForm = OWN) -> list[str]:
+def problems(folder: Path, *rows: Any, form: FileForm = EVAL_FACTORY_FORM) -> list[str]:
     return read_rubric_file(written(folder, *rows), form).problems
 
 
@@ -51,7 +56,9 @@ def test_a_sound_file(tmp_path: Path) -> None:
         "tags": ["t"],
         "canary": "no",
     }
-    found = read_rubric_file(written(tmp_path, {**GOOD, "cluster": "n"}, "", more), OWN)
+    found = read_rubric_file(
+        written(tmp_path, {**GOOD, "cluster": "n"}, "", more), EVAL_FACTORY_FORM
+    )
     assert found.problems == []
     one, two = found.rows
     assert (one.id, one.criteria, one.messages) == ("a", (Criterion("Says it", 5),), (USER,))
@@ -221,8 +228,8 @@ def test_files_that_hold_no_cases_or_a_cluster_of_some(tmp_path: Path) -> None:
     each_says(problems(tmp_path, ""), ["no cases", "a JSON object"])
     file = tmp_path / "other"
     file.write_bytes(b"PK\x03\x04...")
-    assert "ZIP" in read_rubric_file(file, OWN).problems[0]
+    assert "ZIP" in read_rubric_file(file, EVAL_FACTORY_FORM).problems[0]
     file.write_bytes(b'{"id": "\xe9"}\n')
-    says(read_rubric_file(file, OWN).problems[0], "line 1", "not UTF-8")
+    says(read_rubric_file(file, EVAL_FACTORY_FORM).problems[0], "line 1", "not UTF-8")
     with pytest.raises(FileNotFoundError):
-        read_rubric_file(tmp_path / "none", OWN)
+        read_rubric_file(tmp_path / "none", EVAL_FACTORY_FORM)
