@@ -209,7 +209,7 @@ class BareHelm:
             )
             for kind in kinds:
                 arguments = {
-                    **(helm.fixed or {}),
+                    **(helm.fixed_parameters or {}),
                     **self._arguments.get(name, {}),
                     **jury,
                     **room,

@@ -157,7 +157,7 @@ def why_not(task: Task, scenarios: Path | None, env: Mapping[str, str]) -> str |
     if any(rule.required for rule in task.helm.parameters.values()):
         return f"their data are {task.about.access}, and `data_path` has to name them"
     sources = load_sources().tasks.get(task.name) or TaskSources(scenario=task.name)
-    missing = _missing(sources.with_values(dict(task.helm.fixed or {})), scenarios, env)
+    missing = _missing(sources.with_values(dict(task.helm.fixed_parameters or {})), scenarios, env)
     return f"we did not have their data: {missing}" if missing else None
 
 

@@ -44,7 +44,7 @@ BENCHMARK_KEY = "benchmark"
 benchmarks have this parameter.
 """
 BY_PLACE = "by place"
-"""A value of `HelmEntry.option_texts`: a letter only states the position of an option, so the
+"""A value of `HelmEntry.letter_meaning`: a letter only states the position of an option, so the
 options can be reordered.
 """
 
@@ -65,12 +65,12 @@ def _problems_of_moving_choices(task: Task, path: str) -> Iterator[str]:
 
     `path` is the path of the key that would change the options.
     """
-    option_texts = task.helm.option_texts
+    letter_meaning = task.helm.letter_meaning
     arguments = task.helm.arguments
     method = arguments.get("method", _JOINT)
-    if option_texts is None:
+    if letter_meaning is None:
         yield (f"{path}: HELM does not put letters before the options of {task.name}; {_LEAVE_OUT}")
-    elif option_texts != BY_PLACE:
+    elif letter_meaning != BY_PLACE:
         yield (
             f"{path}: the instructions of {task.name} say what each letter stands for (A for "
             f"yes, B for no), so the order of its options cannot change; {_LEAVE_OUT}"
@@ -247,8 +247,8 @@ def _ask_unread_problems(evaluation: Evaluation) -> Iterator[str]:
     task = evaluation.task
     extra = evaluation.extra
     helm = task.helm
-    has_options = helm.answer_labels or helm.option_texts is not None
-    may_have_options = helm.any_run_spec or BENCHMARK_KEY in helm.parameters
+    has_options = helm.answer_labels or helm.letter_meaning is not None
+    may_have_options = helm.is_run_entry or BENCHMARK_KEY in helm.parameters
     if extra.ask_unread and not has_options and not may_have_options:
         yield (
             f"{_EXTRA}.ask_unread: the score of {task.name} does not depend on a chosen option; "
@@ -295,8 +295,8 @@ def _has_short_answers(task: Task) -> bool:
     helm = task.helm
     if helm.judges or helm.prescribed_judges or helm.rubric:
         return False
-    has_form = helm.answer_labels or helm.answer_form is not None or helm.option_texts is not None
-    return bool(has_form) or helm.any_run_spec or BENCHMARK_KEY in helm.parameters
+    has_form = helm.answer_labels or helm.answer_form is not None or helm.letter_meaning is not None
+    return bool(has_form) or helm.is_run_entry or BENCHMARK_KEY in helm.parameters
 
 
 SCENARIO_PARAMETERS = (
@@ -473,10 +473,10 @@ def _judge_problems(evaluation: Evaluation) -> Iterator[str]:
 
 def _accepts_metrics(task: Task) -> bool:
     """Return True if the task can compute further metrics."""
-    if BENCHMARK_KEY in task.helm.parameters or task.helm.rubric or task.helm.option_texts:
+    if BENCHMARK_KEY in task.helm.parameters or task.helm.rubric or task.helm.letter_meaning:
         return False
     # Further metrics stand beside a main metric, which is not known for every run entry.
-    return bool(task.helm.main_metrics) or not task.helm.any_run_spec
+    return bool(task.helm.main_metrics) or not task.helm.is_run_entry
 
 
 def _instance_problems(evaluation: Evaluation) -> Iterator[str]:
@@ -728,7 +728,7 @@ def _scenario_values(evaluation: Evaluation, problems: list[str]) -> dict[str, s
 def _no_such_parameter(evaluation: Evaluation, name: str, value: str) -> str:
     """Return the message about a parameter that the task does not have."""
     task = evaluation.task
-    if task.helm.any_run_spec:
+    if task.helm.is_run_entry:
         return (
             "write the arguments of a run entry in config.type: "
             f"helm:{task.helm.run_spec}:{name}={value}"
@@ -764,7 +764,7 @@ def own_data_of(evaluation: Evaluation) -> OwnData | None:
     """Return the user's files that the run reads; None if the task reads none."""
     task = evaluation.task
     extra = evaluation.extra
-    if task.helm.any_run_spec:
+    if task.helm.is_run_entry:
         return _data_of_run_entry(task, evaluation.framework)
     rule = task.helm.parameters.get(DATA_PATH)
     if rule is None or extra.data_path is None:

@@ -454,7 +454,7 @@ def _checked_type(
             # and reports a wrong upstream.
             problems.clear()
     problems_of_suite += [problem.replace(CONFIG_TYPE, path, 1) for problem in problems]
-    if task is None or not task.helm.any_run_spec:
+    if task is None or not task.helm.is_run_entry:
         return task_type
     if PATH_PARAMETERS.isdisjoint(task.helm.arguments):
         return task_type

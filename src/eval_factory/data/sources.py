@@ -294,7 +294,7 @@ def name_in_table(task_read: Task, framework: Framework, sources: Sources) -> st
     A run entry of HELM has the entry of the task that reads the same data. Returns None if there is
     no entry.
     """
-    if not task_read.helm.any_run_spec:
+    if not task_read.helm.is_run_entry:
         if task_read.name not in sources.tasks:
             return None
         return task_read.name
@@ -303,7 +303,7 @@ def name_in_table(task_read: Task, framework: Framework, sources: Sources) -> st
         if task.name in sources.tasks and _reads_same_data(task, task_read):
             candidates.append(task)
     # Tasks with more fixed parameters come first: med_dialog_icliniq before med_dialog.
-    candidates.sort(key=lambda task: len(task.helm.fixed or {}), reverse=True)
+    candidates.sort(key=lambda task: len(task.helm.fixed_parameters or {}), reverse=True)
     if not candidates:
         return None
     return candidates[0].name

@@ -217,8 +217,7 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
         entry: HELM's names of the task.
         labels: the labels of the scores that the run holds, in HELM's order.
     """
-    # `any_run_spec` is True for a run entry that a user wrote.
-    if not entry.any_run_spec and entry.main_metric is not None:
+    if not entry.is_run_entry and entry.main_metric is not None:
         return entry.main_metric, []
     declared = next((name for name in entry.main_metrics if name in labels), None)
     if declared is not None:

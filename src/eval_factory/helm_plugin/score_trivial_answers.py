@@ -97,7 +97,7 @@ def _question_of(state: RequestState, sources: ClusterRule) -> trivial.AskedQues
     media_objects = content.media_objects if content else []
     media_parts = [part.to_dict() for part in media_objects]
     text = str(state.instance.input.text) or media.as_text(media_parts)
-    source = sources.found_in(text, state.instance.extra_data or {})
+    source = sources.value_in(text, state.instance.extra_data or {})
     return trivial.AskedQuestion(
         str(state.instance.id), _right_texts(state), state.output_mapping or {}, text, source
     )

@@ -552,7 +552,7 @@ class Askings(Part):
             )
         evaluation = self.plan.evaluation
         # neither a run entry of HELM that the user wrote, nor a benchmark of the user
-        is_own_task = not evaluation.task.helm.any_run_spec and evaluation.benchmark is None
+        is_own_task = not evaluation.task.helm.is_run_entry and evaluation.benchmark is None
         if extra.perturb and not is_own_task:
             notes.add(
                 Importance.DOUBTFUL,

@@ -104,7 +104,7 @@ def comparability_of(facts: ComparedRun) -> Comparability:
     helm = facts.plan.evaluation.task.helm
     evaluation = facts.plan.task_name
     entry = None
-    if not helm.any_run_spec:
+    if not helm.is_run_entry:
         entry = board.run_specs.get(helm.run_spec)
     if entry is not None:
         unlisted_argument = _unlisted_argument(facts.plan, entry)

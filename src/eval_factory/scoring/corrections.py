@@ -32,7 +32,7 @@ from eval_factory.scoring.request_states import (
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.concordance import EXPERT_COUNTS, credit
 from eval_factory.tasks.errata import Erratum, load_errata
-from eval_factory.tasks.framework import code_named, is_code
+from eval_factory.tasks.framework import function_named, is_code
 
 DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")  # the formats of dates that are read: US dates, ISO 8601
 
@@ -418,7 +418,7 @@ def rule_of(erratum: Erratum) -> Rule:
     Each run needs a new rule, because `first_of_repeated` remembers the instances of a run.
     """
     if is_code(erratum.rule):
-        rule: Rule = code_named(str(erratum.rule))
+        rule: Rule = function_named(str(erratum.rule))
         return rule
     if erratum.rule == first_of_repeated.__name__:
         return first_of_repeated()

@@ -86,7 +86,7 @@ class SourceFinder:
         """
         if self.remembered:
             return self.remembered.get(instance.id, instance.id)
-        text = self.rule.found_in(instance.input.text, instance.extra_data or {})
+        text = self.rule.value_in(instance.input.text, instance.extra_data or {})
         if text is not None and self.rule.records:
             text = self.recorded.get(text)
         line = " ".join((text or "").split())

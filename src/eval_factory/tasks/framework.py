@@ -63,12 +63,12 @@ def entry_points_of(group: str) -> Sequence[metadata.EntryPoint]:
     """
     try:
         return tuple(metadata.entry_points(group=group))
-    except Exception:  # of any type: a malformed entry_points.txt of any package causes it
+    except Exception:  # a malformed entry_points.txt of any package can raise any exception
         return tuple(_readable_points(group))
 
 
 def _readable_points(group: str) -> Iterator[metadata.EntryPoint]:
-    """Yield the entry points of a group, without those of packages that cannot be read."""
+    """Yield the entry points of a group, package by package; unreadable packages are skipped."""
     for package in metadata.distributions():
         try:
             points = tuple(package.entry_points)
@@ -88,11 +88,9 @@ def plug_ins() -> tuple[PlugIn, ...]:
 
     The result is cached. Raises ConfigError if a plug-in cannot be read.
     """
-    packages: list[PlugIn] = []
-    for point in sorted(
-        entry_points_of(_GROUP), key=lambda point: str(point.dist and point.dist.name)
-    ):
-        package = point.dist.name if point.dist is not None else point.value
+    found: list[PlugIn] = []
+    for point in sorted(entry_points_of(_GROUP), key=_package_name):
+        package = _package_name(point)
         try:
             document = parse_own(
                 (resources.files(point.module) / _PLUG_IN_FILE).read_text(encoding="utf-8")
@@ -100,16 +98,23 @@ def plug_ins() -> tuple[PlugIn, ...]:
             unknown = sorted(set(document) - _PLUG_IN_KEYS)
         # The import of the plug-in's module may raise any exception.
         except (Exception, SystemExit) as error:
-            # Only the name of the package is known: the document could not be read.
-            raise PlugIn(package, {}).rejection(f"{type(error).__name__}: {error}") from error
+            unread = PlugIn(package, document={})
+            raise unread.rejection(f"{type(error).__name__}: {error}") from error
         plug_in = PlugIn(package, document)
         if unknown:
             raise plug_in.rejection(
                 f"{_PLUG_IN_FILE}: {', '.join(unknown)}: unknown key; known keys: "
                 f"{', '.join(sorted(_PLUG_IN_KEYS))}"
             )
-        packages.append(plug_in)
-    return tuple(packages)
+        found.append(plug_in)
+    return tuple(found)
+
+
+def _package_name(point: metadata.EntryPoint) -> str:
+    """Return the name of the package that has an entry point."""
+    if point.dist is None:
+        return point.value  # the name of the module
+    return point.dist.name
 
 
 def is_code(name: str | None) -> bool:
@@ -117,7 +122,7 @@ def is_code(name: str | None) -> bool:
     return name is not None and ":" in name
 
 
-def code_named(name: str) -> Any:
+def function_named(name: str) -> Any:
     """Return the function with the name `package.module:function`.
 
     The module is imported. Raises ImportError or AttributeError if the function does not exist, or
@@ -128,10 +133,10 @@ def code_named(name: str) -> Any:
 
 
 class _Record:
-    """A base class of the records in framework.yml.
+    """The base class of the records in framework.yml.
 
-    The records do not check the types of their values, because pydantic would slow down every
-    command. Instead, a test checks framework.yml with pydantic.
+    Records do not check the types of their values, because pydantic would slow down every command.
+    A test checks framework.yml with pydantic instead; `__pydantic_config__` is for this test.
     """
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
@@ -161,23 +166,28 @@ class FileLayout(_Record):
     """The module with which HELM reads a CSV file. pandas accepts a byte-order mark and .gz files,
     and treats the texts NA and None as empty cells.
     """
-    # column -> the allowed values of its cells
+    # dict from a column to the allowed values of its cells
     allowed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     filled: tuple[str, ...] = ()  # the columns in which no cell may be empty
     dates: tuple[str, ...] = ()  # the columns that must hold timestamps
     counted: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Column -> values: HELM ignores rows with other values in the column."""
+    """Dict from a column to the values that HELM reads: HELM ignores rows with other values."""
     # HELM ignores rows in which one of these columns is empty
     skipped_if_empty: tuple[str, ...] = ()
     elements: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Path of an element in an XML file -> attribute -> the allowed values of the attribute."""
-    # a file in the same folder that must have the same number of lines
+    """Dict from the path of an element in an XML file to a dict from each attribute to its allowed
+    values.
+    """
+    # another file in the folder of this file; both must have the same number of lines
     lines_as: str | None = None
     # further requirements of HELM, as a text: HELM itself reports an error if they are not met
     also: str | None = None
 
-    def named(self, values: Mapping[str, str | None]) -> FileLayout:
-        """Return the layout with each `{NAME}` replaced by the value of the parameter NAME."""
+    def with_values(self, values: Mapping[str, str | None]) -> FileLayout:
+        """Return the layout with each `{NAME}` replaced by the value of the parameter NAME.
+
+        A `{NAME}` whose value is None stays.
+        """
 
         def fill(text: str) -> str:
             for name, value in values.items():
@@ -214,8 +224,8 @@ class ScenarioParameter(_Record):
     layout: tuple[FileLayout, ...] = ()  # the files that must exist at the path
 
     @property
-    def chooses_a_part(self) -> bool:
-        """True if the parameter selects a part of the task's instances."""
+    def selects_instances(self) -> bool:
+        """True if the parameter selects some of the task's instances."""
         return not (self.required or self.fixed or self.path)
 
 
@@ -223,14 +233,14 @@ class ScenarioParameter(_Record):
 class ClusterRule(_Record):
     """The rule that finds an instance's cluster: the source that several instances share.
 
-    The cluster is found by `field` or by `text`. If `records` are named, the value that was found
-    is looked up in these records, and a label of the matching record is the cluster
+    `field` or `text` finds a value. Without `records`, this value is the cluster. With `records`,
+    the value is looked up in these records, and a label of the matching record is the cluster
     (`scoring/tally.py`).
     """
 
     what: str  # the kind of source in one word, such as calculator or question
     field: str | None = None  # a field of the extra data that the scenario stores with an instance
-    # a regular expression with one group, which finds the source in the instance's text
+    # a regular expression with one group, which finds the value in the instance's text
     text: str | None = None
     records: tuple[str, ...] = ()  # JSON files of the scenario, each with a list of records
     key: str | None = None  # the field of a record that is compared with the value
@@ -243,17 +253,20 @@ class ClusterRule(_Record):
             raise ValueError(
                 "a cluster is found by `field` or by `text`: set exactly one of the two"
             )
-        try:
-            groups = 1 if self.text is None else re.compile(self.text).groups
-        except re.error as error:
-            raise ValueError(f"the cluster's `text` is not a regular expression: {error}") from None
-        if groups != 1:
-            raise ValueError(f"the cluster's `text` must have one group, it has {groups}")
+        if self.text is not None:
+            try:
+                groups = re.compile(self.text).groups
+            except re.error as error:
+                raise ValueError(
+                    f"the cluster's `text` is not a regular expression: {error}"
+                ) from None
+            if groups != 1:
+                raise ValueError(f"the cluster's `text` must have one group, it has {groups}")
         looks_up = (bool(self.records), self.key is not None, bool(self.labels))
         if any(looks_up) and not (all(looks_up) and self.text is not None):
             raise ValueError("`records`, `key` and `labels` need each other, and they need `text`")
 
-    def found_in(self, text: str, fields: Mapping[str, Any]) -> str | None:
+    def value_in(self, text: str, fields: Mapping[str, Any]) -> str | None:
         """Return the value that `field` or `text` finds in an instance; None if nothing is found.
 
         Args:
@@ -261,13 +274,10 @@ class ClusterRule(_Record):
             fields: the extra data that the scenario stores with the instance.
         """
         if self.field is not None:
-            if fields.get(self.field) is not None:
-                return str(fields[self.field])
-            return None
-        match = re.search(self.text or "", text)
-        if match is not None:
-            return match[1]
-        return None
+            value = fields.get(self.field)
+            return None if value is None else str(value)
+        match = None if self.text is None else re.search(self.text, text)
+        return None if match is None else match[1]
 
 
 @dataclass(frozen=True)
@@ -296,7 +306,7 @@ class HelmEntry(_Record):
     choices: Literal["by place", "by meaning"] | None = None
     """The meaning of the options' letters (`IndexedRunSpec.choices`)."""
     upstream: Upstream = HELM  # the user's choice of a HELM; never in framework.yml
-    any_run_spec: bool = False
+    is_run_entry: bool = False
     """True if the task is a run entry that a user wrote, and not an entry of framework.yml. The
     four fields below are set for run entries only.
     """
@@ -333,7 +343,7 @@ class HelmEntry(_Record):
         return self.zero_shot or (self.indexed is not None and self.indexed.zero_shot)
 
     @property
-    def option_texts(self) -> str | None:
+    def letter_meaning(self) -> str | None:
         """The meaning of the options' letters (`IndexedRunSpec.choices`); None without options."""
         if self.choices is not None:
             return self.choices
@@ -342,13 +352,13 @@ class HelmEntry(_Record):
         return None
 
     @property
-    def fixed(self) -> dict[str, str] | None:
+    def fixed_parameters(self) -> dict[str, str] | None:
         """The parameters that the user cannot choose, with their values; None if there are none."""
-        fixed = {}
+        values = {}
         for name, rule in self.parameters.items():
             if rule.fixed is not None:
-                fixed[name] = rule.fixed
-        return fixed or None
+                values[name] = rule.fixed
+        return values or None
 
 
 @dataclass(frozen=True)
@@ -368,8 +378,7 @@ class About(_Record):
     published: str | None = None
     """The month (`YYYY-MM`) by which the paper or the data were public; None if it is not known."""
     copies: tuple[str, ...] = ()
-    """The ids (`owner/name`) of other data sets with the same questions; nothing is read from them.
-    """
+    """The ids (`owner/name`) of other data sets with the same questions; these are not read."""
     label_noise: tuple[float, float] | None = None
     """The lowest and the highest share of points that a model without errors loses to wrong labels,
     according to `label_audit`.
@@ -378,8 +387,9 @@ class About(_Record):
 
     @property
     def answers_public(self) -> bool | None:
-        """True if everybody can read the right answers, so that a model may have been trained on
-        these answers. None if the access is not known, as for a custom benchmark.
+        """True if everybody can read the right answers: a model may have been trained on these.
+
+        None if the access is not known, as for a custom benchmark.
         """
         is_known = self.access != "unknown" and "custom" not in self.tags
         if not is_known:
@@ -423,7 +433,7 @@ class Task(_Record):
 
     @property
     def run_config(self) -> dict[str, Any]:
-        """The task's defaults in the form of a run config."""
+        """The task's defaults in the form of a run config, without the types of endpoints."""
         config = dict(self.defaults["config"])
         del config[_ENDPOINT_TYPES]
         return {"config": config}
@@ -464,7 +474,7 @@ class Framework(_Record):
     oauth: dict[str, OAuthService]
     evaluations: tuple[Task, ...]
     refused: dict[str, str] = field(default_factory=dict)
-    """Name of a benchmark that is not offered as a task -> the reason."""
+    """Dict from the name of a benchmark that is not offered as a task to the reason."""
 
     def names(self) -> list[str]:
         """Return the names of all tasks."""
@@ -522,19 +532,19 @@ def framework_of(record: Mapping[str, Any]) -> Framework:
             another type.
         ValueError: the rule of a cluster is not valid.
     """
-    parts = {
+    converted = {
         "framework": FrameworkInfo(**record["framework"]),
         "defaults": _Defaults(**record["defaults"]),
         "judges": {name: JudgeDefault(**judge) for name, judge in record["judges"].items()},
         "oauth": {name: OAuthService(**service) for name, service in record["oauth"].items()},
         "evaluations": tuple(_task(task) for task in record["evaluations"]),
     }
-    return Framework(**{**record, **parts})  # `refused` is taken from the record as it is
+    return Framework(**{**record, **converted})  # `refused` needs no conversion
 
 
 def _task(record: Mapping[str, Any]) -> Task:
     """Return the task in an entry of `evaluations`. Raises the exceptions of `framework_of`."""
-    helm = _unchanging(record["helm"])
+    helm = _with_tuples(record["helm"])
     if "cluster" in helm:
         helm["cluster"] = ClusterRule(**helm["cluster"])
         helm["cluster"].check()
@@ -544,20 +554,19 @@ def _task(record: Mapping[str, Any]) -> Task:
             layout = tuple(map(file_layout, rule.get("layout", ())))
             parameters[name] = ScenarioParameter(**{**rule, "layout": layout})
         helm["parameters"] = parameters
-    return Task(
-        **{**record, "helm": HelmEntry(**helm), "about": About(**_unchanging(record["about"]))}
-    )
+    about = About(**_with_tuples(record["about"]))
+    return Task(**{**record, "helm": HelmEntry(**helm), "about": about})
 
 
 def file_layout(record: Mapping[str, Any]) -> FileLayout:
     """Return the layout in a mapping that has the form of `FileLayout.as_dict`."""
-    return FileLayout(**_unchanging(record))
+    return FileLayout(**_with_tuples(record))
 
 
-def _unchanging(value: Any) -> Any:
-    """Return a value of a YAML document with tuples in place of lists."""
+def _with_tuples(value: Any) -> Any:
+    """Return a value of a YAML document with tuples in place of lists, at all levels."""
     if isinstance(value, dict):
-        return {name: _unchanging(item) for name, item in value.items()}
-    if not (isinstance(value, (list, tuple))):
-        return value
-    return tuple(_unchanging(item) for item in value)
+        return {name: _with_tuples(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(_with_tuples(entry) for entry in value)
+    return value

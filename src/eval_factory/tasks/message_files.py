@@ -313,8 +313,9 @@ def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
         yield f'{INCORRECT}: must be a list of texts such as ["B", "C"]'
     for number, answer in enumerate(incorrect if isinstance(incorrect, list) else []):
         yield from text_problems(f"{INCORRECT}.{number}", answer)
-        are_texts = isinstance(answer, str) and isinstance(correct, str)
-        if are_texts and answer.strip() == correct.strip():
+        if not isinstance(answer, str) or not isinstance(correct, str):
+            continue
+        if answer.strip() == correct.strip():
             yield f"{INCORRECT}.{number}: is the same as {CORRECT}"
     checked_above = (MESSAGES, INCORRECT, ID, CLUSTER, CORRECT)
     for name, value in row.items():

@@ -24,7 +24,7 @@ from eval_factory.tasks.file_problems import (
     not_utf8,
     shortened,
 )
-from eval_factory.tasks.framework import DATA_PATH, FileLayout, code_named, is_code
+from eval_factory.tasks.framework import DATA_PATH, FileLayout, function_named, is_code
 from eval_factory.tasks.message_files import HEALTHBENCH, PROFESSIONAL, read_rubric_file
 from eval_factory.tasks.published_choices import FORMS, read_choice_file
 
@@ -88,7 +88,7 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
 def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     """Yield each problem in the content of a file, without the file's name."""
     if is_code(entry.format):
-        yield from code_named(str(entry.format))(file)
+        yield from function_named(str(entry.format))(file)
         return
     if entry.format in FORMS:
         yield from read_choice_file(file, str(entry.format)).problems
@@ -330,7 +330,7 @@ def described_layout(layout: Sequence[FileLayout], values: _Values) -> Iterator[
         values: the values of the task's parameters, which the names of files may contain.
     """
     for entry_layout in layout:
-        entry = entry_layout.named(values)
+        entry = entry_layout.with_values(values)
         subject = (
             f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
         )
@@ -370,7 +370,7 @@ def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[
     """
     files_found: dict[str, Path] = {}
     for entry_layout in layout:
-        entry = entry_layout.named(values)
+        entry = entry_layout.with_values(values)
         if entry.file is None:
             files = {DATA_PATH: path}
         else:
@@ -395,7 +395,7 @@ def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[st
     """
     problems = []
     for entry_layout in layout:
-        entry = entry_layout.named(values)
+        entry = entry_layout.with_values(values)
         if entry.file is None:
             if path.is_file():
                 problems += content_faults(path, entry)

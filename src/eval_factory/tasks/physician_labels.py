@@ -250,9 +250,8 @@ def _item(row: Mapping[str, Any], column: str | None) -> LabelledItem:
     """Return the item of a line without problems; `column` as in `read_labels`."""
     conversation = row.get("prompt_id")
     if conversation is None:
-        conversation = hashlib.sha256(
-            json.dumps(row["prompt"], sort_keys=True).encode()
-        ).hexdigest()
+        prompt = json.dumps(row["prompt"], sort_keys=True)
+        conversation = hashlib.sha256(prompt.encode()).hexdigest()
     answer = row.get("completion")
     return LabelledItem(
         conversation=conversation,

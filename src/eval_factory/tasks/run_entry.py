@@ -327,7 +327,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
             upstream=upstream,
             main_metric=main_metrics[0] if main_metrics else None,
             judges=tuple(framework.judges) if spec.has_jury else (),
-            any_run_spec=True,
+            is_run_entry=True,
             arguments=arguments,
             main_metrics=spec.main_metrics,
             main_split=spec.main_split,

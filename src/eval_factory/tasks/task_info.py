@@ -115,7 +115,7 @@ def task_info(task: Task) -> TaskInfo:
 
     helm = task.helm
     errata = []
-    for erratum in load_errata().of(helm.run_spec, helm.fixed):
+    for erratum in load_errata().of(helm.run_spec, helm.fixed_parameters):
         errata.append(erratum.model_dump(exclude_none=True))
     parameters = {}
     for name, rule in helm.parameters.items():

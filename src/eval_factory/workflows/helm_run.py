@@ -347,7 +347,7 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
     entry = plan.evaluation.task.helm
     # HELM passes the user's arguments to the scenario, which may not know all of them.
     is_unknown_argument = kind == "TypeError" and "unexpected keyword argument" in message
-    if phase == event_names.LOADING and entry.any_run_spec and is_unknown_argument:
+    if phase == event_names.LOADING and entry.is_run_entry and is_unknown_argument:
         return ConfigError(_unbuildable_run(plan, error))
     lacks_data = kind in DATA_ERRORS or any(phrase in message for phrase in MISSING_DATA_PHRASES)
     if lacks_data and phase == event_names.LOADING:
@@ -389,7 +389,7 @@ def early_failure(plan: Plan, returncode: int, tail: Sequence[str]) -> EvalFacto
         kind = error.partition(":")[0]
         if kind in PACKAGE_ERRORS | DATA_ERRORS:
             return explained_failure(plan, error, event_names.LOADING)
-        if plan.evaluation.task.helm.any_run_spec and kind in ARGUMENT_ERRORS:
+        if plan.evaluation.task.helm.is_run_entry and kind in ARGUMENT_ERRORS:
             return ConfigError(_unbuildable_run(plan, error))
     return HelmError(
         f"{program_end_text('helm-run', returncode, tail)}\n  log: {plan.rundir.helm_log}"

@@ -306,7 +306,7 @@ def shuffled(type_: str, orders: Any = 3, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_questions_with_lettered_options_take_it(type_: str) -> None:
-    assert evaluation(shuffled(type_)).task.helm.option_texts == "by place"
+    assert evaluation(shuffled(type_)).task.helm.letter_meaning == "by place"
 
 
 @pytest.mark.parametrize(

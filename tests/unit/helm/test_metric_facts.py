@@ -107,7 +107,7 @@ def test_what_says_something_of_the_answers() -> None:
 def chosen(labels: list[str], *declared: str, ours: bool = False) -> tuple[str, list[str]]:
     first = declared[0] if declared else None
     entry = HelmEntry(
-        run_spec="x", scenario="x", main_metric=first, main_metrics=declared, any_run_spec=not ours
+        run_spec="x", scenario="x", main_metric=first, main_metrics=declared, is_run_entry=not ours
     )
     return chosen_main_metric(entry, labels)
 

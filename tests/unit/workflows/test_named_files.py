@@ -140,7 +140,7 @@ def test_each_file_of_data_path(task: Task, made: Callable[[Path], None], tmp_pa
     """Those of all tasks, by their layouts: each format has a reader of its own."""
     rule = task.helm.parameters[DATA_PATH]
     values = {"subject": "x", "condition": "no_context", "subset": "x"}
-    names = [entry.named(values).file for entry in rule.layout]
+    names = [entry.with_values(values).file for entry in rule.layout]
     if names[0] is None:
         made(tmp_path / "named")
         assert own_data.faults(rule.layout, tmp_path / "named", values)
