@@ -109,7 +109,8 @@ def _is_partial(plan: Plan) -> bool:
         return True
     parameters = evaluation.task.helm.parameters
     return any(
-        name in parameters and parameters[name].selects_instances for name in plan.scenario_arguments
+        name in parameters and parameters[name].selects_instances
+        for name in plan.scenario_arguments
     )
 
 
