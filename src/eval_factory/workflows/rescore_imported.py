@@ -95,11 +95,12 @@ def rescore_imported(
         )
     rundir.create()
     with rundir.locked():
-        judged = None
+        judged_result = None
         if judging is not None:
-            judged = _ask_judges(stored, judging, request, rundir, env, screen)
+            judged_result = _ask_judges(stored, judging, request, rundir, env, screen)
         # The ratings of clinicians are in the folder of the original, so the copy has none.
-        result = rescored(replace(stored.result, clinicians=None), stored.folder, rundir, judged)
+        original = replace(stored.result, clinicians=None)
+        result = rescored(original, stored.folder, rundir, judged_result)
         return _write(result, stored, rundir, env)
 
 
@@ -264,5 +265,6 @@ def _write(
     )
     written = write_import(result, rundir, document, command, redactor)
     text = own_lines(redactor.text(result_summary(written, rundir)))
+    # without the setting, every instance must have a score
     minimum = stored.extra.get("min_coverage", 1.0)
     return Evaluated(written, rundir, text, why_not_reportable(written, minimum))

@@ -122,7 +122,7 @@ def server_spec(
     for planned in cells:
         secret_names.update(planned.plan.evaluation.key_names())
     # The server gets the variables for programs, files, GPUs and the Slurm job, and the variables
-    # that `serve` names. Keys of models and judges are passed on only if `serve` names them.
+    # that `serve` names. A key of a model or judge is passed on only if `serve` names its variable.
     prefixes: tuple[str, ...] = _MACHINE_VARIABLE_PREFIXES
     if launch:
         prefixes = (*prefixes, "SLURM_")
@@ -134,7 +134,7 @@ def server_spec(
     for name in variables:
         if name in env:
             passed_on[name] = env[name]
-    secrets = set()
+    secrets = set()  # these values are removed from the server's log
     for name in secret_names:
         value = env.get(name, "")
         if value and not is_existing_path(value):  # the path of a file with a key is not a secret
