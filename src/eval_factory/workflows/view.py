@@ -50,7 +50,7 @@ HEADERS = {
 """The headers of every response. The browser caches nothing, and sends no referrer to other
 sites.
 """
-SCHEMA = "schema.yaml"  # the file with the schema for helm-summarize
+SCHEMA = "schema.yaml"  # the file with the metrics and groups of the tables, for helm-summarize
 SHOWN_ANSWERS = "display_predictions.json"  # a file that helm-summarize writes for each run
 _PREFIX = "eval-factory-view-"  # the beginning of the names of temporary folders
 CANNOT_READ = (
@@ -58,7 +58,7 @@ CANNOT_READ = (
     "'eval-factory verify DIR' says whether these files were altered;"
     " run_eval with --fresh makes them again"
 )
-"""The end of an error message."""
+"""The last line of an error message."""
 
 
 @dataclass(frozen=True)
@@ -137,26 +137,28 @@ def export(
                 "name a folder elsewhere"
             )
     runs, schema = _runs_and_schema(folders)
+    # The pages are made beside `target`, because a folder cannot be moved to another file system.
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{_PREFIX}", dir=target.parent) as name:
         site = _make_pages(runs, schema, Path(name), env, screen, copies=True)
         site.chmod(PRIVATE_FOLDER)
         site.replace(target)
-    return Pages(target, None, tuple(runs))
+    return Pages(target, address=None, runs=tuple(runs))
 
 
 def _runs_and_schema(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
-    """Return the runs to show, and the schema of their tables as YAML text.
+    """Return the runs to show, and the schema (metrics and groups) of their tables as YAML text.
 
     `folders`: output folders of runs and suites, or the folder of one leaderboard.
     """
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
-    # the schema of MedHELM's leaderboard, which HELM contains
+    medhelm_schema: dict[str, Any] = {}
     path = environment_of(HELM).helm_path("benchmark", "static", SCHEMA_FILE)
-    schema: dict[str, Any] = {} if path is None else parse_own(path.read_text(encoding="utf-8"))
-    return runs, to_yaml(page_schema([run.page for run in runs], schema))
+    if path is not None:
+        medhelm_schema = parse_own(path.read_text(encoding="utf-8"))
+    return runs, to_yaml(page_schema([run.page for run in runs], medhelm_schema))
 
 
 def _make_pages(
@@ -174,29 +176,29 @@ def _make_pages(
     """
     look_for_helm(HELM)
     site = work / "site"
-    suite = write_site(site, runs)
-    write_run_folders(runs, suite, copies=copies)
+    helm_suite = write_site(site, runs)
+    write_run_folders(runs, helm_suite, copies=copies)
     rundir = RunDir(work)
     rundir.create()
     write_atomic(rundir.model_configs / SCHEMA, schema)
     screen.write("helm-summarize makes the pages ...\n")
     argv = summarize_command(rundir, SUITE, rundir.model_configs / SCHEMA, site / DATA_FOLDER)
-    shown = {run.model: run.shown_model for run in runs}
+    shown_models = {run.model: run.shown_model for run in runs}
     try:
         with rundir.locked() as lock:
-            make_tables(rundir, lock, shown, argv, env, screen, keeps_log=False)
+            make_tables(rundir, lock, shown_models, argv, env, screen, keeps_log=False)
     except HelmError as error:
         raise HelmError(f"{error}\n{CANNOT_READ}") from error
     # helm-summarize skips runs that it cannot read, and still exits with 0. The page of such a run
     # would be empty.
     left_out = []
     for run in runs:
-        if not (suite / run.name / SHOWN_ANSWERS).is_file():
+        if not (helm_suite / run.name / SHOWN_ANSWERS).is_file():
             left_out.append(run.name)
     if left_out:
         raise HelmError(f"helm-summarize left out {', '.join(left_out)}\n{CANNOT_READ}")
     remove_site_path(site)
-    rename_files_with_colons(suite)
+    rename_files_with_colons(helm_suite)
     return site
 
 
@@ -252,7 +254,8 @@ class _Handler(SimpleHTTPRequestHandler):
         if self.headers.get("Host") != self.server.own_name or not is_known:
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
-        self.path = self.path[len(prefix) - 1 :]  # with the slash at the end of the prefix
+        # a path begins with a slash: the slash at the end of the prefix stays
+        self.path = self.path[len(prefix) - 1 :]
         return super().send_head()
 
     def list_directory(self, path: Any) -> None:  # noqa: ARG002 - the base class has `path`

@@ -78,7 +78,7 @@ class ViewedRun:
     model: str  # the model's name in HELM's form; each model has a row in the tables
     shown_model: str  # the model's name as the pages show it
     spec: Mapping[str, Any]  # the content of run_spec.json, with the names above
-    page: PageRun
+    page: PageRun  # the metrics, the groups and the split of the run in the tables
 
 
 @dataclass(frozen=True)
@@ -110,24 +110,28 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
     helm_runs: list[_HelmRun] = []
     for result_folder in folders:
         helm_runs += _runs_of(load_result(result_folder))
-    # HELM's folder of a run is named after the scenario and its arguments: two results have the
-    # same run if the folders have the same name.
+    # HELM's folder of a run is named after the scenario and the arguments of the scenario: two
+    # results have the same run if these folders have the same name.
     run_counts = Counter((run.folder.name, run.helm_model) for run in helm_runs)
     models_with_several_rows = set()
     for run in helm_runs:
         if run_counts[run.folder.name, run.helm_model] > 1:
             models_with_several_rows.add(run.helm_model)
-    # (model, output folder if the model has several rows) -> the runs of the row
+    # dict from each row to its runs; a row is a model, and the output folder if the model has
+    # several rows
     runs_by_row: dict[tuple[str, Path | None], list[_HelmRun]] = {}
     for run in helm_runs:
-        row_folder = run.stored.folder if run.helm_model in models_with_several_rows else None
+        row_folder = None
+        if run.helm_model in models_with_several_rows:
+            row_folder = run.stored.folder
         runs_by_row.setdefault((run.helm_model, row_folder), []).append(run)
     viewed = []
     rows_of_model = Counter[str]()  # the number of rows of each model so far
     for (model, folder), runs in runs_by_row.items():
         rows_of_model[model] += 1
         number = None if folder is None else rows_of_model[model]
-        viewed += [_viewed(run, number, _shown_model(runs, number)) for run in runs]
+        shown_model = _shown_model(runs, row=number)
+        viewed += [_viewed(run, row=number, shown_model=shown_model) for run in runs]
     return viewed
 
 
@@ -140,9 +144,9 @@ def viewed_as(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun:
         groups: further groups of HELM's tables to which the run belongs.
     """
     (only_run,) = _runs_of(load_result(folder))
-    run = _viewed(only_run, None, _shown_model([only_run], None))
-    # HELM names a run `scenario:arguments,model=...`. The name becomes the name of a folder, which
-    # must not contain a colon: a comma replaces it.
+    run = _viewed(only_run, row=None, shown_model=_shown_model([only_run], row=None))
+    # HELM names a run `scenario:arguments,model=...`. This name becomes the name of a folder, which
+    # must not contain a colon: a comma replaces the colon.
     entry_name = name.replace(":", ",", 1)
     full_name = _run_name(f"{entry_name},model={run.model.rpartition('/')[2]}")
     all_groups = [*run.spec["groups"], *map(plain_name, groups)]
@@ -182,7 +186,7 @@ def _runs_of(stored: StoredResult) -> list[_HelmRun]:
     return runs
 
 
-def _shown_model(runs: Sequence[_HelmRun], number: int | None) -> str:
+def _shown_model(runs: Sequence[_HelmRun], *, row: int | None) -> str:
     """Return the name of the model for the pages.
 
     The name ends with the tasks whose results are not reportable, and with the other tasks whose
@@ -190,16 +194,17 @@ def _shown_model(runs: Sequence[_HelmRun], number: int | None) -> str:
 
     Args:
         runs: the runs of the model in one row of the tables.
-        number: the number of the row, from 1, if the model has several rows: the name then contains
-            the number and the name of the output folder. None: the model has one row.
+        row: the number of the row, from 1, if the model has several rows: the name then contains
+            this number and the name of the output folder. None: the model has one row.
     """
     stored = runs[0].stored
-    # With the demo endpoint, the configured model id differs from the model that has answered.
+    # With the demo endpoint, the configured model id differs from the model that has answered
+    # (`target_model`).
     target_model = stored.result.provenance.target
     model_id = stored.target.get("api_endpoint", {}).get("model_id") or target_model
     text = printable(model_id if model_id == target_model else f"{model_id} ({target_model})")
-    if number is not None:
-        text += f" ({number}: {printable(stored.folder.absolute().name)})"
+    if row is not None:
+        text += f" ({row}: {printable(stored.folder.absolute().name)})"
     partial = []
     for run in runs:
         if run.stored.result.status != "complete":
@@ -219,59 +224,71 @@ def _shown_model(runs: Sequence[_HelmRun], number: int | None) -> str:
     return text
 
 
-def _viewed(helm_run: _HelmRun, number: int | None, shown_model: str) -> ViewedRun:
+def _viewed(helm_run: _HelmRun, *, row: int | None, shown_model: str) -> ViewedRun:
     """Return the run with the names that the pages use.
 
     Args:
         helm_run: the run.
-        number: the number of the model's row, from 1; None if the model has one row.
+        row: the number of the model's row, from 1; None if the model has one row.
         shown_model: the name of the model for the pages.
     """
     ending = ""
-    if number is not None:
-        ending = f"-{number}"
+    if row is not None:
+        ending = f"-{row}"
     name = _run_name(helm_run.folder.name) + ending
     model_without_creator = helm_run.helm_model.rpartition("/")[2]
     model = names.deployment_name(plain_name(model_without_creator) + ending)
     groups = tuple(plain_name(group) for group in helm_run.spec["groups"])
     scenario = dict(helm_run.spec["scenario_spec"])
-    # HELM builds file names from the scenario's arguments. A path is therefore cut to its last
-    # part, and characters that file names may not contain are replaced in texts.
-    arguments: dict[str, str | float] = {}
-    for key, value in (scenario.get("args") or {}).items():
-        if isinstance(value, (int, float)):
-            arguments[plain_name(key)] = value
-        else:
-            last_part = str(value).rstrip("/").rpartition("/")[2]
-            arguments[plain_name(key)] = plain_name(last_part, _LONGEST_ARGUMENT)
     spec = {
         **helm_run.spec,
         "name": name,
         "groups": list(groups),
-        "scenario_spec": {**scenario, "args": arguments},
+        "scenario_spec": {**scenario, "args": _plain_arguments(scenario.get("args") or {})},
         "adapter_spec": {
             **helm_run.spec["adapter_spec"],
             "model": model,
             "model_deployment": model,
         },
     }
+    page = _page_run(helm_run, groups)
+    return ViewedRun(helm_run.folder, name, model, shown_model, spec, page)
+
+
+def _plain_arguments(arguments: Mapping[str, Any]) -> dict[str, str | float]:
+    """Return the arguments of a scenario in a form from which HELM can build file names.
+
+    A path is cut to its last part. Characters that file names may not contain are replaced in
+    texts.
+    """
+    plain: dict[str, str | float] = {}
+    for key, value in arguments.items():
+        if isinstance(value, (int, float)):
+            plain[plain_name(key)] = value
+        else:
+            last_part = str(value).rstrip("/").rpartition("/")[2]
+            plain[plain_name(key)] = plain_name(last_part, _LONGEST_ARGUMENT)
+    return plain
+
+
+def _page_run(helm_run: _HelmRun, groups: tuple[str, ...]) -> PageRun:
+    """Return the metrics and the split that the tables show of a run in these groups."""
     result = helm_run.stored.result
     run = read_run(helm_run.folder)
-    score = result.scores.get(result.main_metric)
-    split = (score.split if score else None) or run.main_split() or "test"
+    main_score = result.scores.get(result.main_metric)
+    main_split = None if main_score is None else main_score.split
+    split = main_split or run.main_split() or "test"  # HELM's usual split, for a run without scores
     scored = []  # the names of the metrics that are scores of the split
     for stat in run.stats:
         is_original = stat.mean is not None and stat.name.perturbation is None
         if is_original and stat.name.split == split and is_score(stat.name.name):
             scored.append(stat.name.name)
     # The main metric comes first; `dict.fromkeys` removes repeated names.
-    if score and score.metric in scored:
-        scored.insert(0, score.metric)
+    if main_score is not None and main_score.metric in scored:
+        scored.insert(0, main_score.metric)
     metrics = tuple(metric for metric in dict.fromkeys(scored) if is_plain(metric))
-    page = PageRun(
-        result.task, groups, metrics, metrics[0] if metrics else NO_SCORE, plain_name(split)
-    )
-    return ViewedRun(helm_run.folder, name, model, shown_model, spec, page)
+    main_metric = metrics[0] if metrics else NO_SCORE
+    return PageRun(result.task, groups, metrics, main_metric, plain_name(split))
 
 
 def _run_name(name: str) -> str:
@@ -302,13 +319,12 @@ def write_run_folders(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -
         folder = suite / run.name
         folder.mkdir(parents=True)
         (folder / names.RUN_SPEC_FILE).write_text(json.dumps(run.spec, indent=2), encoding="utf-8")
+        is_multimodal = MULTIMODAL in str(run.spec["adapter_spec"].get("method"))
         for name in (*_REQUIRED_FILES, *_OPTIONAL_FILES):
             original = run.folder / name
             if name == names.RUN_SPEC_FILE or not original.is_file():
                 continue
-            if name == names.SCENARIO_STATE_FILE and MULTIMODAL in str(
-                run.spec["adapter_spec"].get("method")
-            ):
+            if name == names.SCENARIO_STATE_FILE and is_multimodal:
                 (folder / name).write_text(
                     without_media(original.read_text(encoding="utf-8")), encoding="utf-8"
                 )
@@ -321,14 +337,15 @@ def write_run_folders(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -
 def without_media(state: str) -> str:
     """Return the text of a scenario_state.json in which file names replace pictures and sounds.
 
-    HELM stores the path of each picture and sound, and cannot read scenario_state.json if one of
-    these files is missing, for example because the folder was moved.
+    HELM stores the path of each picture and sound. If such a file is missing, for example because
+    the folder was moved, HELM cannot read scenario_state.json.
     """
 
     def replace_media(record: dict[str, Any]) -> dict[str, Any]:
         if "content_type" not in record or "location" not in record:
             return record
-        return {"content_type": "text/plain", "text": f"[{Path(record['location']).name}]\n"}
+        file_name = Path(record["location"]).name
+        return {"content_type": "text/plain", "text": f"[{file_name}]\n"}
 
     return json.dumps(json.loads(state, object_hook=replace_media))
 
@@ -351,11 +368,14 @@ def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
             "the installed HELM has no web pages (helm/benchmark/static_build)\n"
             "  pip install --force-reinstall --no-deps crfm-helm==0.5.16"
         )
-    first_page = f"/runs/{quote(runs[0].name, safe='')}" if len(runs) == 1 else "/leaderboard"
-    # The project id chooses one of HELM's landing pages, which a browser does not open here. `lite`
-    # is the id that HELM's front end uses without a project.
+    first_page = "/leaderboard"
+    if len(runs) == 1:
+        first_page = f"/runs/{quote(runs[0].name, safe='')}"
+    # PROJECT_ID chooses one of HELM's landing pages, which a browser does not open here. `lite` is
+    # the default of HELM's front end.
     values = {"BENCHMARK_OUTPUT_BASE_URL": DATA_FOLDER, "SUITE": SUITE, "PROJECT_ID": "lite"}
     config = [f"window.{name} = {json.dumps(value)};" for name, value in values.items()]
+    # a URL without a hash would open the landing page
     config.append(
         'if (["", "#", "#/"].includes(window.location.hash)) window.location.hash = '
         f"{json.dumps(first_page)};"
@@ -391,7 +411,7 @@ def remove_site_path(site: Path) -> None:
 
     Links in the tables contain this path; without the path, the links are relative.
     """
-    path_text = _inside_json_string(f"{site}/")  # the path as it is written inside a JSON string
+    path_text = _inside_json_string(f"{site}/")
     suite = suite_folder(site)
     for file in (
         *suite.glob("*.json"),
@@ -469,7 +489,7 @@ def make_tables(
     Args:
         work: the folder for the files of helm-summarize.
         lock: the lock of this folder.
-        models: the name of each model in the tables, by HELM's name.
+        models: dict from HELM's name of each model to the model's name in the tables.
         argv: the command line of helm-summarize.
         env: the environment variables.
         screen: shows messages to the user.

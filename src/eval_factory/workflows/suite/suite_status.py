@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from eval_factory.core.budget import Budget, Spending, total
 from eval_factory.core.enums import RunStatus
@@ -33,7 +33,7 @@ from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.executors.progress import EventTail, LineTail, progress_text
 from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm
-from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, SlurmRuns, Wave, cell_of
+from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, RunEnd, SlurmRuns, Wave, cell_of
 from eval_factory.workflows.options import numbers_of
 from eval_factory.workflows.suite.suite_folder import holder_now
 from eval_factory.workflows.suite.suite_journal import (
@@ -49,8 +49,8 @@ ENDED = "ended"
 """The states of a suite. Running: a process works on the suite. Stopped: the last process was
 killed. Ended: the last process has ended the suite.
 """
-NOT_KNOWN = "Slurm does not report whether the job is queued: ask again"
-RESULT_PUBLISHED = "its job has ended: the same command collects the result"
+QUEUE_UNKNOWN = "Slurm does not report whether the job is queued: ask again"
+RESULT_READY = "its job has ended: the same command collects the result"
 TASK_GONE = (
     "its task is gone from Slurm and left no result: "
     "its logs say why; the same command submits the cell again"
@@ -68,8 +68,8 @@ _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tok
 class CellJob:
     """The last Slurm task of a cell."""
 
-    # the number and place of the task in Slurm, with the reason for waiting; None if the task is
-    # not in the queue, or if Slurm does not answer
+    # a text such as `Slurm: ef-1-w1 task 0, PENDING, Resources`; None if the task is not in the
+    # queue, or if Slurm does not answer
     task: str | None
     attempts: int  # the number of times that Slurm has started the cell in its last wave
     log: Path  # the log file of the task, with messages of Slurm
@@ -94,7 +94,7 @@ class CellProgress:
             run = self.run  # a phase that belongs to no HELM run has no number
             if isinstance(number, int) and isinstance(run_count, int):
                 run = (number, run_count)
-            return CellProgress(str(event.get("phase")), event["time"], None, run)
+            return CellProgress(str(event.get("phase")), event["time"], run=run)
         if event.get("event") == PROGRESS and all(_is_number(event.get(name)) for name in _COUNTS):
             return replace(self, counts={**event, "role": str(event.get("role"))})
         return self
@@ -208,6 +208,14 @@ class SuiteStatus:
         return bool(self.cells) and all(cell.status == RunStatus.COMPLETE for cell in self.cells)
 
 
+class _FollowedRun(NamedTuple):
+    """The run of a cell whose events are read repeatedly."""
+
+    since: float  # the start of the cell's attempt, in epoch seconds
+    events: EventTail
+    progress: CellProgress  # the progress by all events that were read
+
+
 class SuiteReader:
     """Reads the status of a suite repeatedly.
 
@@ -233,10 +241,10 @@ class SuiteReader:
         self._tail = EventTail(folder.events, run_id=None)
         self._state = SuiteState()
         self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
-        # when Slurm was asked last, by `clock`, and the answer (None: Slurm did not answer)
-        self._queue: tuple[float, Mapping[str, RunState] | None] | None = None
-        # for each running cell: its start in epoch seconds, its events and its progress so far
-        self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
+        # when Slurm was asked last, by `clock`; None: Slurm was not asked yet
+        self._asked_at: float | None = None
+        self._last_states: Mapping[str, RunState] | None = None  # None: Slurm did not answer
+        self._followed: dict[str, _FollowedRun] = {}  # the run of each running cell
 
     def read_status(self) -> SuiteStatus:
         """Read what is new, and return the current status."""
@@ -245,57 +253,48 @@ class SuiteReader:
         holder = holder_now(self.folder)
         for event in self._tail.new():
             self._state.update(event)
-        state = self._state
-        started = self._state.started or {}
-        ended = self._state.ended or {}
-        is_running = holder is not None
-        state_of_suite = ENDED if ended else STOPPED
-        if is_running:
-            state_of_suite = RUNNING
+        start_event = self._state.started or {}
+        end_event = self._state.ended or {}
+        state = ENDED if end_event else STOPPED
+        pid = start_event.get("pid")
+        host = start_event.get("host")
+        pauses: tuple[Pause, ...] = ()
+        if holder is not None:
+            state = RUNNING
+            pid = holder.pid
+            host = holder.host
+            pauses = tuple(self._state.pauses.values())
+        cell_states = self._state.all_cells(is_running=holder is not None)
         status = SuiteStatus(
             folder=self.folder,
-            state=state_of_suite,
-            pid=started.get("pid") if holder is None else holder.pid,
-            host=started.get("host") if holder is None else holder.host,
-            started=started.get("time"),
-            ended=ended.get("time"),
-            exit_code=ended.get("exit_code"),
-            cells=tuple(map(self._cell, state.all_cells(is_running=is_running))),
-            pauses=tuple(state.pauses.values()) if is_running else (),
+            state=state,
+            pid=pid,
+            host=host,
+            started=start_event.get("time"),
+            ended=end_event.get("time"),
+            exit_code=end_event.get("exit_code"),
+            cells=tuple(map(self._status_of_cell, cell_states)),
+            pauses=pauses,
             limits=_read_once(stated_limits, self.folder.config, modified_at(self.folder.config)),
         )
         return self.with_jobs(status)
 
-    def _cell(self, state: CellState) -> CellStatus:
+    def _status_of_cell(self, state: CellState) -> CellStatus:
         """Return the status of a cell by its state and its folder.
 
-        The folder corrects the state: it may contain a result that no event reports, or no longer
-        contain the result of the last event.
+        The folder corrects the state: the folder may contain a result that no event reports, or no
+        longer contain the result of the last event.
         """
         folder = self.folder.cell(state.target, state.evaluation)
         cell = CellStatus(**vars(state), folder=folder, spent=self.spent(folder, state.status))
         if cell.status == RunStatus.RUNNING:
+            # if the start of the attempt is unknown, all events in the cell's folder count
             return replace(cell, progress=self._progress(cell, cell.since or 0.0))
-        if cell.status == RunStatus.MISSING and cell.identity is not None:
-            # imported here, because cells are rarely missing
-            from eval_factory.workflows.resume import read_state
-
-            last = read_state(RunDir(folder))
-            # The run has ended, but the suite was killed before it could record the end.
-            if last is not None and last.identity == cell.identity:
-                status = RunStatus.COMPLETE if last.complete else RunStatus.PARTIAL
-                cell = replace(cell, status=status, reason=None if last.complete else cell.reason)
-        if cell.status not in WITH_RESULT:
-            return cell
-        written = modified_at(RunDir(folder).evaluation_config)
-        figures: CellFigures | None = _read_once(figures_of, folder, written)
-        if cell.identity is None or (figures is not None and figures.identity == cell.identity):
-            return replace(cell, figures=figures)
-        problem = "the result in its folder is of another configuration"
-        if figures is None:  # the result was deleted after the end of the cell
-            problem = "its folder no longer has a readable result"
-        reason = f"{problem}; the same command runs the cell"
-        return replace(cell, status=RunStatus.MISSING, reason=reason)
+        if cell.status == RunStatus.MISSING:
+            cell = _with_unrecorded_end(cell)
+        if cell.status in WITH_RESULT:
+            cell = _with_figures(cell)
+        return cell
 
     def _progress(self, cell: CellStatus, since: float) -> CellProgress:
         """Return the progress of a cell by the events of its current attempt.
@@ -303,15 +302,14 @@ class SuiteReader:
         `since`: the start of the attempt, in epoch seconds. Earlier events are ignored.
         """
         followed = self._followed.get(cell.name)
-        if (
-            followed is None or followed[0] != since
-        ):  # a new attempt: read its events from the start
-            followed = (since, EventTail(RunDir(cell.folder).events, run_id=None), CellProgress())
-        _, tail, progress = followed
-        for event in tail.new():
+        if followed is None or followed.since != since:  # a new attempt has no progress yet
+            events = EventTail(RunDir(cell.folder).events, run_id=None)
+            followed = _FollowedRun(since, events, CellProgress())
+        progress = followed.progress
+        for event in followed.events.new():
             if _is_number(event.get("time")) and event["time"] >= since:
                 progress = progress.after(event)
-        self._followed[cell.name] = (since, tail, progress)
+        self._followed[cell.name] = followed._replace(progress=progress)
         return progress
 
     def spent(self, folder: Path, status: str) -> Spending:
@@ -320,10 +318,11 @@ class SuiteReader:
         The cost includes only requests whose price was recorded with them. `status`: the status of
         the cell.
         """
-        # The cached spending is read again when the stamp changes: for an unfinished cell after
-        # `_INTERVAL_S` seconds, else when a file with answers was modified.
-        stamp: object = (status, self._clock() // _INTERVAL_S)
-        if status not in GOING_ON:
+        # The spending is cached until the stamp changes.
+        stamp: object
+        if status in GOING_ON:
+            stamp = (status, self._clock() // _INTERVAL_S)  # changes after `_INTERVAL_S` seconds
+        else:
             stamp = tuple(map(modified_at, RunDir(folder).answers))
         spent: Spending = _read_once(_spent_in, folder, stamp)
         return spent
@@ -349,13 +348,14 @@ class SuiteReader:
         for wave in store.waves():
             for run in wave.runs:
                 latest[cell_of(run.name)] = (wave, run)
-        cells = tuple(
-            self._in_slurm(cell, *latest[cell.name], states)
-            if cell.name in latest and cell.status != RunStatus.COMPLETE
-            else cell
-            for cell in status.cells
-        )
-        return replace(status, cells=cells)
+        cells = []
+        for cell in status.cells:
+            if cell.name in latest and cell.status != RunStatus.COMPLETE:
+                wave, run = latest[cell.name]
+                cells.append(self._with_job(cell, wave, run, states))
+            else:
+                cells.append(cell)
+        return replace(status, cells=tuple(cells))
 
     def _jobs(self) -> Mapping[str, RunState] | None:
         """Return the state of each run in Slurm, at most `_INTERVAL_S` seconds old.
@@ -363,14 +363,14 @@ class SuiteReader:
         Returns None if Slurm does not answer.
         """
         now = self._clock()
-        if self._queue is None or now - self._queue[0] >= _INTERVAL_S:
-            states = None
+        if self._asked_at is None or now - self._asked_at >= _INTERVAL_S:
+            self._asked_at = now
+            self._last_states = None
             with suppress(PrerequisiteError):
-                states = self._runs.poll()  # asks Slurm
-            self._queue = (now, states)
-        return self._queue[1]
+                self._last_states = self._runs.poll()  # asks Slurm
+        return self._last_states
 
-    def _in_slurm(
+    def _with_job(
         self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None
     ) -> CellStatus:
         """Return the status of a cell, updated by the state of its run in Slurm.
@@ -378,42 +378,86 @@ class SuiteReader:
         `states`: the state of each run in Slurm; None if Slurm does not answer.
         """
         store = self._runs.store
-        state = (states or {}).get(run.name)
         starts = store.starts_in(wave, run)
+        state = None if states is None else states.get(run.name)
         task = None
-        status = cell.status
-        reason = cell.reason
-        progress = cell.progress
         if isinstance(state, Waiting):
-            reason = task = f"{state.where}, {state.reason}" if state.reason else state.where
-            status = RunStatus.WAITING
+            task = state.where
+            if state.reason:
+                task += f", {state.reason}"
+            cell = replace(cell, status=RunStatus.WAITING, reason=task)
         elif isinstance(state, Started):
-            reason = task = state.where
-            status = RunStatus.RUNNING
-            # the events since Slurm's last start of the run, by the time of the start's mark
-            progress = self._progress(cell, starts[-1].stat().st_mtime) if starts else None
-        else:  # The run is not queued, as far as Slurm reports, and its result was not collected.
-            ended = store.ended(wave, run)
-            # True if a command has already reported how the cell ended
-            has_ended = status in (RunStatus.FAILED, RunStatus.PARTIAL)
-            if ended is not None and ended.status == RunStatus.COMPLETE:
-                status = RunStatus.WAITING
-                reason = RESULT_PUBLISHED
-            elif states is None:
-                reason = NOT_KNOWN
-            elif ended is not None and not has_ended:
-                reason = f"its job has ended: {ended.status}"
-                if ended.reason:
-                    reason += f": {ended.reason}"
-            # A waiting cell belongs to a command that is running: it will notice the lost task.
-            elif not has_ended and status != RunStatus.WAITING:
-                reason = TASK_GONE
+            task = state.where
+            progress = None
+            if starts:
+                # the events since Slurm's last start of the run, by the time of the start's mark
+                progress = self._progress(cell, starts[-1].stat().st_mtime)
+            cell = replace(cell, status=RunStatus.RUNNING, reason=task, progress=progress)
+        else:
+            end = store.ended(wave, run)
+            cell = _without_task(cell, end, slurm_answered=states is not None)
         job = CellJob(task, len(starts), store.task_log(wave, run))
         # the events do not count starts in Slurm until the result is collected
         attempt = max(cell.attempt, len(starts))
-        return replace(
-            cell, job=job, attempt=attempt, status=status, reason=reason, progress=progress
-        )
+        return replace(cell, job=job, attempt=attempt)
+
+
+def _with_unrecorded_end(cell: CellStatus) -> CellStatus:
+    """Return the status of a missing cell, corrected if the cell's run has ended nevertheless.
+
+    The suite was then killed before it could record the end of the run.
+    """
+    # imported here, because cells are rarely missing
+    from eval_factory.workflows.resume import read_state
+
+    if cell.identity is None:
+        return cell
+    last_run = read_state(RunDir(cell.folder))
+    if last_run is None or last_run.identity != cell.identity:
+        return cell
+    if last_run.complete:
+        return replace(cell, status=RunStatus.COMPLETE, reason=None)
+    return replace(cell, status=RunStatus.PARTIAL)
+
+
+def _with_figures(cell: CellStatus) -> CellStatus:
+    """Return the status with the figures of the cell's result.
+
+    The cell is missing if its folder no longer contains the result of its last run.
+    """
+    written = modified_at(RunDir(cell.folder).evaluation_config)
+    figures: CellFigures | None = _read_once(figures_of, cell.folder, written)
+    if cell.identity is None or (figures is not None and figures.identity == cell.identity):
+        return replace(cell, figures=figures)
+    problem = "the result in its folder is of another configuration"
+    if figures is None:  # the result was deleted after the end of the cell
+        problem = "its folder no longer has a readable result"
+    reason = f"{problem}; the same command runs the cell"
+    return replace(cell, status=RunStatus.MISSING, reason=reason)
+
+
+def _without_task(cell: CellStatus, end: RunEnd | None, *, slurm_answered: bool) -> CellStatus:
+    """Return the status of a cell that was submitted and of which Slurm reports no task.
+
+    Args:
+        cell: the status of the cell by the suite's own files.
+        end: the record of the run's end; None if the run has recorded no end.
+        slurm_answered: False if Slurm does not answer: the run may still have a task.
+    """
+    if end is not None and end.status == RunStatus.COMPLETE:
+        return replace(cell, status=RunStatus.WAITING, reason=RESULT_READY)
+    if not slurm_answered:
+        return replace(cell, reason=QUEUE_UNKNOWN)
+    if cell.status in (RunStatus.FAILED, RunStatus.PARTIAL):
+        return cell  # a command has already reported how the cell ended
+    if end is not None:
+        reason = f"its job has ended: {end.status}"
+        if end.reason:
+            reason += f": {end.reason}"
+        return replace(cell, reason=reason)
+    if cell.status == RunStatus.WAITING:
+        return cell  # a command is running, which will notice that the task is gone
+    return replace(cell, reason=TASK_GONE)
 
 
 @lru_cache(maxsize=10_000)
@@ -446,9 +490,9 @@ def _spent_in(folder: Path) -> Spending:
 
 
 def stated_limits(config: Path) -> dict[str, float]:
-    """Return the limits of the budget in suite_config.yml; an empty dict if it cannot be read.
+    """Return a dict from the name of each limit in suite_config.yml to its value.
 
-    Limits that are not stated, or are not numbers, are left out.
+    Values that are not numbers are left out. The dict is empty if the file cannot be read.
     """
     try:
         section = parse_own(config.read_text(encoding="utf-8"))["suite"]
@@ -563,38 +607,46 @@ def show_logs(
         PrerequisiteError: the cell has no logs, and `follow` is False.
     """
     tails: dict[Path, LineTail] = {}
-    last: LineTail | None = None
+    last_shown: LineTail | None = None
     while True:
         status = reader.read_status()
         cell = find_cell(status, wanted)
         wanted = cell.name  # the same cell in all further steps, even if other cells match later
-        job = cell.job
-        screen_log = status.folder.cell_log(cell.target, cell.evaluation)
-        rundir = RunDir(cell.folder)
-        paths = [screen_log, rundir.program_log, rundir.helm_log]
-        if job is not None:
-            paths = [job.log, *paths]
-            # If the task has not started yet, the logs in the cell's folder are of an earlier run.
-            if job.task is not None and not job.attempts:
-                paths = [job.log, screen_log]
-        tails |= {path: LineTail(path) for path in paths if path not in tails}
+        for path in _logs_of(cell, status.folder):
+            if path not in tails:
+                tails[path] = LineTail(path)
         if not follow and not any(path.is_file() for path in tails):
-            state = cell.status if not cell.reason else f"{cell.status}, {cell.reason}"
+            state = str(cell.status)
+            if cell.reason:
+                state += f", {cell.reason}"
             raise PrerequisiteError(f"{cell.name}: has no logs yet: {state}; -f waits for logs")
-        goes_on = follow and (cell.status in GOING_ON or cell.reason == NOT_KNOWN)
+        goes_on = follow and (cell.status in GOING_ON or cell.reason == QUEUE_UNKNOWN)
         for tail in tails.values():
             lines = list(tail.lines())
             # In the last step, a line without a newline at the end is shown too.
             if tail.rest and not goes_on:
                 lines.append(tail.rest)
             for line in lines:
-                if tail is not last:
+                if tail is not last_shown:
                     write(f"==> {tail.path} <==")
-                    last = tail
+                    last_shown = tail
                 write(printable(line.decode("utf-8", errors="replace")))
         if not goes_on:
             return
         time.sleep(0.5)
+
+
+def _logs_of(cell: CellStatus, suite: SuiteDir) -> list[Path]:
+    """Return the paths of the logs of a cell's current run."""
+    screen_log = suite.cell_log(cell.target, cell.evaluation)
+    rundir = RunDir(cell.folder)
+    logs_of_run = [rundir.program_log, rundir.helm_log]
+    if cell.job is None:
+        return [screen_log, *logs_of_run]
+    # If the task has not started yet, the logs in the cell's folder are of an earlier run.
+    if cell.job.task is not None and not cell.job.attempts:
+        return [cell.job.log, screen_log]
+    return [cell.job.log, screen_log, *logs_of_run]
 
 
 def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
@@ -617,5 +669,5 @@ def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
         problem = "the name of a cell is needed"
     else:
         problem = f"{one_line(repr(wanted))} fits {len(cells)} cells"
-    names = first_of([cell.name for cell in cells or status.cells], 10) or "none yet"
+    names = first_of([cell.name for cell in cells or status.cells], limit=10) or "none yet"
     raise ConfigError(f"{problem}; there are: {names}")

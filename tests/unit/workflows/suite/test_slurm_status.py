@@ -80,7 +80,7 @@ def test_slurm_is_asked_now_and_then(jobs: Jobs) -> None:
 
 def test_where_nothing_can_be_queued_nobody_is_asked(jobs: Jobs) -> None:
     jobs.slurm.silent = 9
-    assert told(jobs.read_status()) == [("missing", suite_status.NOT_KNOWN)] * 4
+    assert told(jobs.read_status()) == [("missing", suite_status.QUEUE_UNKNOWN)] * 4
     jobs.store.environment(1).unlink()
     jobs.now = 9.0
     assert told(jobs.read_status())[0] == ("missing", TASK_GONE)
@@ -173,7 +173,7 @@ def test_what_became_of_a_task_is_said_before_it_is_taken_over(jobs: Jobs) -> No
         ["job has ended", "no such model"],
         ["job has ended"],
     )
-    assert [reason for _, reason in told(found)][2:] == [TASK_GONE, suite_status.RESULT_PUBLISHED]
+    assert [reason for _, reason in told(found)][2:] == [TASK_GONE, suite_status.RESULT_READY]
     assert found.state == "ended"
     tell(jobs.dir.events, cell_ended(CELLS[0], "failed", reason="as taken over"))
     assert told(jobs.read_status())[0] == ("failed", "as taken over")

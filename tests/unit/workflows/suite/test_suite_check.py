@@ -26,7 +26,7 @@ from eval_factory.workflows.suite.suite_check import (
     compare_table,
     verify_suite,
 )
-from eval_factory.workflows.suite.suite_status import RESULT_PUBLISHED, status_of
+from eval_factory.workflows.suite.suite_status import RESULT_READY, status_of
 from facts import each_says, naming, says
 from stored_results import PROVENANCE, instance, result, written
 from stored_suite import cells
@@ -151,7 +151,7 @@ def test_a_cell_that_runs(tmp_path: Path) -> None:
 def test_whether_what_slurm_has_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite(tmp_path)
     (cell,) = (status := status_of(folder)).cells
-    for reason in ("Slurm: task 0, PENDING", RESULT_PUBLISHED):
+    for reason in ("Slurm: task 0, PENDING", RESULT_READY):
         waiting = replace(cell, status=RunStatus.WAITING, reason=reason)
         at_work = replace(status, cells=(waiting,))
         monkeypatch.setattr(suite_status, "status_of", lambda _, at_work=at_work: at_work)

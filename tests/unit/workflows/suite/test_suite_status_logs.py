@@ -18,7 +18,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.suite_folder import cancel, ignores_interrupts
 from eval_factory.workflows.suite.suite_status import (
-    NOT_KNOWN,
+    QUEUE_UNKNOWN,
     CellJob,
     SuiteReader,
     SuiteStatus,
@@ -160,7 +160,7 @@ def test_a_task_is_followed_from_before_it_begins_to_its_end(
         return "running", CellJob("task 0, RUNNING", 1, slurms), None
 
     def is_not_known() -> tuple[str, CellJob | None, str | None]:
-        return "missing", CellJob(None, 1, slurms), NOT_KNOWN
+        return "missing", CellJob(None, 1, slurms), QUEUE_UNKNOWN
 
     def ends() -> tuple[str, CellJob | None, str | None]:
         with helms.open("a") as file:
