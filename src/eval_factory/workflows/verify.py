@@ -23,7 +23,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.results import Provenance
+from eval_factory.core.results import ImportedFrom, Provenance
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.core.safe_files import foreign_files, parse_json
 from eval_factory.reading import VERSION as READER_VERSION
@@ -134,9 +134,8 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
         foreign.append(finding_about_file(name, f"{why}: it was not read"))
     if foreign:
         return Verified(folder, tuple(dict.fromkeys(foreign)))
-    if not any(
-        path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)
-    ):
+    files_of_result = (rundir.evaluation_config, rundir.checksums, rundir.run_state)
+    if not any(path.is_file() for path in files_of_result):
         if suite is not None and SuiteDir(folder).was_started:
             return suite(SuiteDir(folder))
         return Verified(
@@ -147,7 +146,7 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
     notes: list[str] = []
     state_findings: list[Finding] = []
     try:
-        # The results are sorted one by one: an error must not lose the earlier findings.
+        # Each finding is stored at once: an error must not lose the earlier findings.
         for finding_or_note in _findings_and_notes(rundir, state_findings):
             if isinstance(finding_or_note, Finding):
                 findings.append(finding_or_note)
@@ -215,22 +214,22 @@ def _findings_and_notes(rundir: RunDir, state_findings: list[Finding]) -> Iterat
     """
     yield from _checksum_findings(rundir)
     stored = _loaded(rundir)
+    provenance = stored.result.provenance
     yield from _statement_findings(rundir, stored)
-    if stored.result.provenance.imported is not None:
-        yield from _import_findings(rundir, stored)
+    if provenance.imported is not None:
+        yield from _import_findings(rundir, stored, provenance.imported)
         return
     # The result contains the digests of HELM's files, the cache and the list of packages.
-    record = stored.result.provenance
-    yield from _digest_findings(rundir, record.run_files, f"{_RESULT} (provenance.run_files)")
-    if record.lock_sha256 is not None and rundir.packages.is_file():
-        listed = {rundir.packages.name: record.lock_sha256}
+    yield from _digest_findings(rundir, provenance.run_files, f"{_RESULT} (provenance.run_files)")
+    if provenance.lock_sha256 is not None and rundir.packages.is_file():
+        listed = {rundir.packages.name: provenance.lock_sha256}
         yield from _digest_findings(rundir, listed, f"{_RESULT} (provenance.lock_sha256)")
     yield from _state_findings(rundir, stored)
     state = last_state(rundir)
     name = rundir.run_state.name
     # .run_state.json has the digests of the result's files, and of the files from which the result
     # was made. These digests reveal changes even if somebody has made SHA256SUMS again.
-    inputs = state.digest_of_inputs(vars(record))
+    inputs = state.digest_of_inputs(vars(provenance))
     for difference in differences(state.inputs, inputs, "inputs"):
         state_findings.append(_finding(name, difference, f"this file and {_RESULT}"))
     state_findings += _digest_findings(rundir, state.files, f"{name} (files)")
@@ -360,48 +359,47 @@ class _VersionChanges:
             )
 
 
-def _import_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding | str]:
+def _import_findings(
+    rundir: RunDir, stored: StoredResult, imported: ImportedFrom
+) -> Iterator[Finding | str]:
     """Yield the differences between an imported result and its source.
 
-    The hashes of the source files are compared, and the import is made again and compared.
+    The hashes of the source files are compared. The source is also imported again, and the two
+    imports are compared.
     """
-    imported = stored.result.provenance.imported
     yield from _judge_findings(rundir, stored)
     with imported_again(stored) as made_again:
-        # `imported` is not None here; only the type checker needs the test
-        if made_again.rundir is None or imported is None:
+        if made_again.rundir is None:
             yield (
                 f"the source {made_again.source} is not here: the folder's own files were compared"
             )
             return
         for name, digest in imported.files.items():
-            if made_again.files[name] != digest:
+            current = made_again.files[name]
+            if current != digest:
                 field = f"provenance.imported.files.{name}"
-                yield Finding(
-                    _RESULT, field, f"is {digest}; {made_again.source} has {made_again.files[name]}"
-                )
-        record = stored.result.provenance
-        has_other_reader = record.reader_version != READER_VERSION
-        not_compared: tuple[Path, ...] = ()
-        if record.eval_factory != __version__ or has_other_reader:
-            not_compared = (made_again.rundir.report_html, made_again.rundir.report_md)
+                yield Finding(_RESULT, field, f"is {digest}; {made_again.source} has {current}")
+        provenance = stored.result.provenance
+        other_reader = provenance.reader_version != READER_VERSION
+        may_change_pages = other_reader or provenance.eval_factory != __version__
+        if may_change_pages:
             yield "the page and report.md are of another version: compared with SHA256SUMS alone"
-        if has_other_reader:
+        if other_reader:
             yield (
-                f"read by an older rule: version {record.reader_version}; "
+                f"read by an older rule: version {provenance.reader_version}; "
                 f"here it is {READER_VERSION}: "
                 "what answers state was not compared"
             )
-        for path in made_again.rundir.written():
-            if path in not_compared:
+        for made_path in made_again.rundir.written():
+            name = made_path.relative_to(made_again.rundir.root).as_posix()
+            is_page = made_path in (made_again.rundir.report_html, made_again.rundir.report_md)
+            if is_page and may_change_pages:
                 continue
-            name = path.relative_to(made_again.rundir.root).as_posix()
             if not (rundir.root / name).is_file():
                 yield finding_about_file(name, "is missing")
                 continue
-            for difference in differences_of_files(rundir.root / name, path):
-                by_reader = has_other_reader and depends_on_reader(difference.field)
-                if not by_reader:
+            for difference in differences_of_files(rundir.root / name, made_path):
+                if not (other_reader and depends_on_reader(difference.field)):
                     yield _finding(name, difference, str(made_again.source))
 
 

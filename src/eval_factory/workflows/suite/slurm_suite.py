@@ -75,14 +75,14 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
     runs.store.begin()
     if work.options.fresh:
         delete_results(work.unreported, folder, slurm)
-    run = SlurmRun(work, runs)
+    invocation = SlurmInvocation(work, runs)
     try:
         while True:
-            states = run.states()
+            states = invocation.states()
             if runs.store.cancelled.exists():  # `suite cancel` ends this command like Ctrl-C
                 raise KeyboardInterrupt
             if states is not None:
-                run.step(states)
+                invocation.step(states)
                 if not work.unreported or not work.options.wait:
                     break
             work.journal.tick()
@@ -100,7 +100,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
 
 
 @dataclass
-class SlurmRun:
+class SlurmInvocation:
     """One invocation of a suite on Slurm."""
 
     work: Work
@@ -134,7 +134,7 @@ class SlurmRun:
         return states
 
     def step(self, states: Mapping[str, RunState]) -> None:
-        """Report cells that have ended, cancel jobs that can never start, and submit other cells.
+        """Report ended cells, cancel jobs that can never start, and submit cells without a job.
 
         `states`: the state of each run, by the name of the run.
         """
