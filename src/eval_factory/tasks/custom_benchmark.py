@@ -284,8 +284,8 @@ def _with_dataset_as_prompt(
 ) -> dict[str, Any]:
     """Return the YAML document of conversations, with the `dataset_file` as its `prompt_file`.
 
-    Conversations have no prompt, so a `prompt_file` in the document is a problem. `_TableFile`
-    requires one.
+    Conversations have no prompt, so a `prompt_file` in the document is a problem. The key is added
+    only because `_TableFile` requires it.
     """
     if "prompt_file" in document:
         findings.problems.append(

@@ -302,7 +302,7 @@ _VERDICTS = frozenset(["y", "n", "t", "f", "yes", "no", "true", "false", "maybe"
 
 def _is_listed_without_text(answer: str, prompt: str) -> bool:
     """Return True if the answer is an option's letter without a text, as B in "A. fever\\nB."."""
-    if answer not in LETTERS:
+    if len(answer) != 1 or answer not in LETTERS:
         return False
     return re.search(rf"^[ \t]*[(\[]?{answer}[.:)\]][ \t]*$", prompt, re.MULTILINE) is not None
 
@@ -383,14 +383,14 @@ class RightAnswerCheck:
             letters = sorted({*incorrect, answer} & set(LETTERS))
         self._has_option_letter |= answer in letters
         incorrect_are_letters = incorrect and set(incorrect) <= set(LETTERS)
-        lacks_text = _is_listed_without_text(answer, prompt)
-        if not self.is_compared or not (options or incorrect_are_letters or lacks_text):
+        option_lacks_text = _is_listed_without_text(answer, prompt)
+        if not self.is_compared or not (options or incorrect_are_letters or option_lacks_text):
             self._has_uncompared_row = True
             return
         if options:
             self._forms.add(answer, options)
-        if lacks_text:
-            fault = f"option {printable(answer)}, whose text is empty"
+        if option_lacks_text:
+            fault = f"option {answer}, whose text is empty"
         elif answer in letters or answer in options.values():
             self._compare_texts(label, answer, options)
             return
@@ -401,7 +401,7 @@ class RightAnswerCheck:
         self._add_fault(label, answer, fault)
 
     def _add_fault(self, label: str, answer: str, fault: str) -> None:
-        """Record that a right answer is not an option; `fault` says what it is."""
+        """Record that a right answer is not an option; `fault` describes the answer."""
         problem = (
             f"{label}{CORRECT}: is {fault}; write the letter of the right option, as the "
             "prompt writes it"

@@ -162,11 +162,10 @@ class GoldForms:
                 self._hashes[name] = hashlib.sha256(text.encode()).hexdigest()
 
     def form(self) -> str | None:
-        """Return the name of the form that maps all answers to letters; None if
+        """Return the name of the form that maps all answers to letters; None without such a form.
 
-        - all answers are already letters or texts of options,
-        - no form matches all answers, or
-        - two forms match all answers but read different letters.
+        There is no such form if all answers are already letters or texts of options, or if two
+        forms match all answers but read different letters.
         """
         if self.are_options:
             return None

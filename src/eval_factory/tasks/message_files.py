@@ -3,9 +3,11 @@
 - conversations of a custom benchmark;
 - rubric cases, in eval-factory's form or in one of HealthBench's two forms.
 
-(`physician_labels.py` reads a third kind with the functions of this module.) The check before a run
-and the run itself both use these functions, so both report the same mistakes, each with its line
-and field. Error messages never quote the value of a field, because the value may be patient data.
+`physician_labels.py` reads a third kind with the functions of this module.
+
+The check before a run and the run itself both use these functions, so both report the same
+mistakes, each with its line and field. Error messages never quote the value of a field, because the
+value may be patient data.
 
 Published data are checked leniently: a mistake is reported only if it prevents a score. A user's
 own file is checked strictly: everything that looks like a mistake is reported.

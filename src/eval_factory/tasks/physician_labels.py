@@ -3,8 +3,8 @@
 The form is that of arXiv 2505.08775, section 6 (MIT). A file has JSON lines, and each line is about
 one criterion of one answer. The fields of a line are `prompt` (or `prompt_id`), `completion`,
 `rubric`, `category`, `binary_labels` and `anonymized_physician_ids`. A further field holds the
-judge's decision. Only if eval-factory asks judges itself, a line does not need this field, but it
-needs all texts that are shown to a judge.
+judge's decision. If eval-factory asks judges itself, a line has all texts that are shown to a judge
+instead of this field.
 
 Error messages never quote the value of a field, because the value may be patient data.
 """
@@ -35,7 +35,7 @@ LABELS = "binary_labels"
 PHYSICIANS = "anonymized_physician_ids"
 CATEGORY = "category"
 LANGUAGE = "language"
-_NO_BOOLEAN = "must be true or false, without quotes"
+_MUST_BE_BOOLEAN = "must be true or false, without quotes"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
             hint = did_you_mean(column, [one_line(name) for name in row if name != column])
             yield f"{one_line(column)}: is missing; it is the field with the judge's decision{hint}"
         elif not isinstance(row[column], bool):
-            yield f"{one_line(column)}: {_NO_BOOLEAN}"
+            yield f"{one_line(column)}: {_MUST_BE_BOOLEAN}"
 
     identities: list[_ItemIdentity] = []  # of each item in `content.rows`
 
@@ -213,7 +213,7 @@ def _decision_problems(row: Mapping[str, Any]) -> Iterator[str]:
     else:
         for number, label in enumerate(labels):
             if not isinstance(label, bool):
-                yield f"{LABELS}.{number}: {_NO_BOOLEAN}"
+                yield f"{LABELS}.{number}: {_MUST_BE_BOOLEAN}"
     if not isinstance(physicians, list) or not physicians:
         yield f"{PHYSICIANS}: must be a list of names, one for each of {LABELS}"
         return
