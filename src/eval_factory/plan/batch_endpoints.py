@@ -1,6 +1,6 @@
-"""Checks that an endpoint has a batch API, and makes the object that asks it.
+"""Makes the object that asks an endpoint's batch API, and checks that the endpoint has one.
 
-Also makes the error for a refused request of the batch API.
+Also makes the error for a request that the batch API refuses.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def check_batches(
     except BatchApiError as error:
         if error.status is None:
             raise EndpointUnreachableError(str(error)) from None
-        raise refused(endpoint.role, error) from None
+        raise batch_refusal(endpoint.role, error) from None
 
 
-def refused(role: str, error: BatchApiError) -> EndpointRefusedError:
+def batch_refusal(role: str, error: BatchApiError) -> EndpointRefusedError:
     """Return the error that explains why an endpoint refused a request of its batch API.
 
     The endpoint may have no batch API, or refuse the key or this request.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.config.merge import Source
 from eval_factory.config.model import Extra
@@ -33,7 +33,7 @@ CREDENTIALS_FILES = ("credentials.conf", "prod_env/credentials.conf")
 
 They are read only if no environment variable has the key of an endpoint.
 """
-CREDENTIALS_VARIABLE = "HELM_CREDENTIALS"
+CREDENTIALS_VARIABLE = "HELM_CREDENTIALS"  # has the text of such a file, and replaces the files
 
 
 @dataclass
@@ -44,9 +44,9 @@ class CredentialsReport:
     """
 
     lines: list[str] = field(default_factory=list)
-    # keys by the name of their variable: those from credentials.conf, and those whose value was
-    # corrected before it is sent
-    found: dict[str, str] = field(default_factory=dict)
+    # keys by the name of their variable: keys from credentials.conf, and keys from the environment
+    # without the white space around them
+    added_keys: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)  # lines that are also shown on the screen
 
 
@@ -54,8 +54,8 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     """Find the key of every endpoint of a plan.
 
     The key comes from the endpoint's own variable, else from the variable of the main key, else
-    from credentials.conf. From credentials.conf, a judge's endpoint that is not on a host of the
-    model's endpoint gets only the key for the judge's own model ID.
+    from credentials.conf. A judge on a host that is no host of the model gets only one key from
+    credentials.conf: the key for the judge's model id.
 
     Raises:
         PrerequisiteError: a key that the configuration names was not found, or a key contains
@@ -75,30 +75,31 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     for path, variable in variable_at_path.items():
         if sources.get(path) is not Source.FRAMEWORK:
             required.add(variable)
-    required_names = {name for name in required if name}  # None: an endpoint gets no key
-    report = credentials_of(plan.endpoints, env, required=required_names)
+    # A setting without a variable is None: its endpoint gets no key.
+    required_variables = {variable for variable in required if variable}
+    report = credentials_of(plan.endpoints, env, required=required_variables)
     report.warnings += _unused_services(plan, env)
     report.lines += report.warnings
     return report
 
 
 def _unused_services(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield a warning for each OAuth service that is set in the environment but not used."""
+    """Yield a warning for each OAuth service that has a client id in the environment but no use."""
     used = set(plan.evaluation.oauth_services())
     services = services_in(env)
     for endpoint in plan.endpoints:
         fallback = fallback_service(endpoint, services)
         if fallback is not None:
             used.add(fallback.service)
-    owners = ["target.api_endpoint.oauth"]
-    owners += [f"oauth in the entry {judge.role} of extra.judges" for judge in plan.judges]
+    oauth_paths = ["target.api_endpoint.oauth"]
+    oauth_paths += [f"oauth in the entry {judge.role} of extra.judges" for judge in plan.judges]
     for service in plan.evaluation.framework.oauth:
         name = variable_of(service, "CLIENT_ID")
         if service not in used and env.get(name):
             yield (
                 f"{name} is set, but eval-factory uses keys and no OAuth token: no endpoint is "
                 "at the token URL's host or domain, and the configuration does not say `oauth: "
-                f"{service}`; to sign in with tokens, set {' or '.join(owners)} to {service}"
+                f"{service}`; to sign in with tokens, set {' or '.join(oauth_paths)} to {service}"
             )
 
 
@@ -110,7 +111,7 @@ def credentials_of(
     Args:
         endpoints: the endpoints.
         env: the environment variables.
-        required: the names of variables; an endpoint that uses one of them must have a key.
+        required: names of variables. An endpoint with one of these variables must have a key.
 
     Raises:
         PrerequisiteError: a required key was not found, or a key contains characters that cannot
@@ -121,14 +122,13 @@ def credentials_of(
     report = CredentialsReport()
     services = services_in(env)
     oauth_variables, values = _variables_of(endpoints, env)
-    report.found = {}
     for variable, value in values.items():
-        if value != env.get(variable, value):  # `secret_in` corrected the value
-            report.found[variable] = value or ""
-    urls = (endpoint.urls for endpoint in endpoints if endpoint.role == MODEL_ROLE)
-    model_origins = set(map(origin_of, chain.from_iterable(urls)))
-    missing: list[EndpointSettings] = []
-    credentials: tuple[str, Any] | None = None
+        if value != env.get(variable, value):  # white space was removed from the value
+            report.added_keys[variable] = value or ""
+    model_urls = (endpoint.urls for endpoint in endpoints if endpoint.role == MODEL_ROLE)
+    model_origins = set(map(origin_of, chain.from_iterable(model_urls)))
+    without_key: list[EndpointSettings] = []  # endpoints without a required key
+    helm_credentials: _HelmCredentials | None = None  # read only if a variable has no key
     for endpoint in endpoints:
         if not endpoint.key_names:
             if endpoint.oauth is not None:
@@ -141,26 +141,28 @@ def credentials_of(
         if name is not None:
             report.lines += _lines_about_key(endpoint, name, values[name] or "")
             continue
-        credentials = credentials or _helm_credentials(env)
-        origin, helm_keys = credentials  # `origin`: the source of the keys, not that of a URL
-        key = checked_secret(_key_in(helm_keys, endpoint, model_origins) or "", origin)
+        if helm_credentials is None:
+            helm_credentials = _read_helm_credentials(env)
+        source = helm_credentials.source
+        helm_key = _key_in(helm_credentials.keys, endpoint, model_origins)
+        key = checked_secret(helm_key or "", source)
         if key is not None:
-            report.found[first] = key
-            report.lines.append(f"{first} is not set, setting to the key of {origin}")
-            report.lines.append(_usage_line(origin, endpoint.role, key))
+            report.added_keys[first] = key
+            report.lines.append(f"{first} is not set, setting to the key of {source}")
+            report.lines.append(_usage_line(source, endpoint.role, key))
         elif (service := fallback_service(endpoint, services)) is not None:
             report.lines.append(
                 f"{first} is not set: {service.service} OAuth tokens sign in {endpoint.role}"
             )
         elif set(required) & set(endpoint.key_names):
-            missing.append(endpoint)
+            without_key.append(endpoint)
         else:
             report.lines.append(
                 f"{first} is not set: asking {', '.join(endpoint.urls)} without a key"
             )
-    report.lines += _placeholder_lines({**values, **report.found}, oauth_variables)
-    if missing:
-        raise PrerequisiteError("\n".join(dict.fromkeys(map(_what_to_set, missing))))
+    report.lines += _placeholder_lines({**values, **report.added_keys}, oauth_variables)
+    if without_key:
+        raise PrerequisiteError("\n".join(dict.fromkeys(map(_what_to_set, without_key))))
     return report
 
 
@@ -182,21 +184,18 @@ def _placeholder_lines(
 def _variables_of(
     endpoints: Iterable[EndpointSettings], env: Mapping[str, str]
 ) -> tuple[set[str], dict[str, str | None]]:
-    """Return the names of the OAuth variables, and the values of all variables, by name.
+    """Return the names of the OAuth variables, and a dict from the name of a variable to its value.
 
-    The values are those of the OAuth variables and of the variables of keys and secrets. A variable
-    that is not set has the value None.
+    The dict has the OAuth variables and the variables of keys and secrets. The value is None if the
+    variable is not set or empty.
     """
     services = {endpoint.oauth.service for endpoint in endpoints if endpoint.oauth is not None}
     pairs = product(services, (*OAUTH_SECRETS, *OAUTH_SETTINGS))
     oauth_variables = {variable_of(service, name) for service, name in pairs}
-    keys = set(
-        chain.from_iterable(
-            (*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints
-        )
-    )
-    names = sorted(keys | oauth_variables)
-    return oauth_variables, {name: secret_in(env, name) for name in names}
+    names = set(oauth_variables)
+    for endpoint in endpoints:
+        names.update(endpoint.key_names, endpoint.secret_variables)
+    return oauth_variables, {name: secret_in(env, name) for name in sorted(names)}
 
 
 def _what_to_set(endpoint: EndpointSettings) -> str:
@@ -238,23 +237,27 @@ def _usage_line(name: str, role: str, key: str) -> str:
     return f"Using API key {name} for {role}, ends with {ending_of(key)}"
 
 
-def _helm_credentials(env: Mapping[str, str]) -> tuple[str, Any]:
-    """Return the source of HELM's credentials, and the credentials.
+class _HelmCredentials(NamedTuple):
+    """HELM's credentials."""
 
-    The source is the name of a variable or a file; both values are empty if there are no
-    credentials.
+    source: str  # the name of the variable or file; empty if there are no credentials
+    keys: Any  # the content as a dict, in HELM's format; empty if there are no credentials
+
+
+def _read_helm_credentials(env: Mapping[str, str]) -> _HelmCredentials:
+    """Return HELM's credentials from the environment variable, else from the first file.
 
     Raises:
         ConfigError: the credentials cannot be read.
     """
-    origin = CREDENTIALS_VARIABLE  # the source that is returned
+    source = CREDENTIALS_VARIABLE
     text = env.get(CREDENTIALS_VARIABLE)
     if text is None:
         path = next((path for path in map(Path, CREDENTIALS_FILES) if path.is_file()), None)
         if path is None:
-            return "", {}
+            return _HelmCredentials(source="", keys={})
+        source = str(path)
         try:
-            origin = str(path)
             text = read_text(path, max_size=MAX_CREDENTIALS_SIZE)
         except (OSError, UnicodeDecodeError):
             raise ConfigError([f"{path}: cannot be read"]) from None
@@ -262,25 +265,26 @@ def _helm_credentials(env: Mapping[str, str]) -> tuple[str, Any]:
     from pyhocon import ConfigFactory
 
     try:
-        return origin, ConfigFactory.parse_string(text).as_plain_ordered_dict()
+        keys = ConfigFactory.parse_string(text).as_plain_ordered_dict()
     except Exception:  # pyhocon raises many kinds of errors, whose messages quote the file
-        raise ConfigError([f"{origin}: is not HOCON, the format of HELM's credentials"]) from None
+        raise ConfigError([f"{source}: is not HOCON, the format of HELM's credentials"]) from None
+    return _HelmCredentials(source, keys)
 
 
 def _key_in(
-    credentials: Any, endpoint: EndpointSettings, model_origins: Collection[object]
+    helm_keys: Any, endpoint: EndpointSettings, model_origins: Collection[object]
 ) -> str | None:
     """Return the key for an endpoint in HELM's credentials; None if there is no key for it.
 
-    `model_origins`: the hosts of the model. Only these hosts get the keys that credentials.conf has
-    for an organization.
+    `model_origins`: the origins (scheme, host and port) of the model's URLs. Only endpoints with
+    these origins get the key that the credentials have for an organization.
     """
-    deployments = credentials.get("deployments")
+    deployments = helm_keys.get("deployments")
     key_by_model = {}
     if isinstance(deployments, Mapping):
-        key_by_model = {name.strip('"'): key for name, key in deployments.items()}
+        key_by_model = dict(deployments)
     candidates = [key_by_model.get(endpoint.model_id)]
     if set(map(origin_of, endpoint.urls)) <= set(model_origins):
         organization = endpoint.model_id.partition("/")[0]
-        candidates += [credentials.get(f"{organization}ApiKey"), credentials.get("openaiApiKey")]
+        candidates += [helm_keys.get(f"{organization}ApiKey"), helm_keys.get("openaiApiKey")]
     return next((key for key in candidates if isinstance(key, str) and key), None)

@@ -37,9 +37,9 @@ from eval_factory.tasks.oauth_services import services_in
 _TIMEOUT_S = 10.0  # the maximum wait for the answer to a probe, in seconds
 FEW_TOKENS = 1
 MORE_TOKENS = 512
-"""The limits of output tokens in a probe. The first probe asks for one token, which is cheapest.
+"""The limits of output tokens in a probe. Its first request asks for one token, which is cheapest.
 
-Reasoning models, and gateways that require a minimum, refuse such a low limit. The second probe
+Reasoning models, and gateways that require a minimum, refuse such a low limit. The second request
 therefore asks for more tokens.
 """
 PING = "ping"
@@ -56,6 +56,7 @@ OTHER_SERVERS_CONTINUE = "the other servers are asked until it answers"
 STATUSES_OF_A_BODY = frozenset({400, 422})
 """The HTTP statuses that mean: the server does not accept the body of the request."""
 
+_NO_STATUS = 0  # stands for the HTTP status if no reply came
 _MENTIONS_TOKEN_LIMIT = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
 
 
@@ -66,7 +67,7 @@ def probe(
     say: Callable[[str], None],
     admission: Admission | None = None,
 ) -> str | None:
-    """Send a small request to each server of an endpoint, to all servers at the same time.
+    """Send a small request to each server of an endpoint. All servers are asked at the same time.
 
     An endpoint with batches gets a request that costs no tokens. An endpoint that makes pictures is
     not probed, because a picture is slow and expensive.
@@ -82,8 +83,8 @@ def probe(
         A warning if a server did not answer, but may answer later; None if all servers answered.
 
     Raises:
-        PrerequisiteError: no server answers, or a server refuses the key, the model or the request
-            with a status that another attempt cannot change.
+        PrerequisiteError: no server answers, or a server refuses the key, the model or the request,
+            and another attempt would not help.
     """
     if endpoint.batch:
         check_batches(endpoint, env, redactor, say)
@@ -110,14 +111,21 @@ def probe(
     def outcome_of(server: Server) -> str | PrerequisiteError | None:
         server.is_patient = False  # HTTP 429 (too many requests) ends the probe at once
         try:
-            warning = _Probe(settings, endpoint, servers, server, env, redactor).warning()
+            warning = _Probe(
+                settings=settings,
+                endpoint=endpoint,
+                servers=servers,
+                server=server,
+                env=env,
+                redactor=redactor,
+            ).warning()
         except PrerequisiteError as error:
             return error  # not raised, so that the outcomes of all servers are known
         if warning is not None and len(servers.all) > 1:
             return f"{server.messages.url}: {warning}"
         return warning
 
-    outcomes = map_at_once(outcome_of, servers.all, len(servers.all))
+    outcomes = map_at_once(outcome_of, servers.all, at_once=len(servers.all))
     return _joint_warning(outcomes)
 
 
@@ -182,9 +190,11 @@ class _Probe:
 
     def _ask(self, *, with_image: bool) -> str | None:
         """Send the request with or without a picture; return a warning if there is no answer."""
-        shared = self.servers
-        servers = Servers([self.server], shared.sign_in, self.redactor, headers=shared.headers)
-        client = RetryingClient(self.settings, servers)
+        # The client gets only one of the endpoint's servers.
+        one_server = Servers(
+            [self.server], self.servers.sign_in, self.redactor, headers=self.servers.headers
+        )
+        client = RetryingClient(self.settings, one_server)
         failure: RequestFailed | None = None
         for tokens in self._limits():
             failure = _failure_of(client, self._body(tokens, with_image=with_image))
@@ -196,7 +206,7 @@ class _Probe:
         # Some servers refuse a picture with the status 500.
         if with_image and "image" in failure.error_text.lower():
             raise EndpointRefusedError(
-                messages.refused_preflight(failure.status or 0, failure.error_text)
+                messages.refused_preflight(failure.status or _NO_STATUS, failure.error_text)
             )
         return _warning_of(
             failure, messages, self.endpoint, knows_limit=self._benchmark_limit is not None
@@ -235,7 +245,7 @@ def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFaile
         PrerequisiteError: the server cannot be reached, or cannot be used at all.
     """
     try:
-        client.ask(body, lambda *_: None)
+        client.ask(body, note=lambda *_: None)  # failed attempts are not recorded
     except EndpointUnusable as error:
         kind = EndpointUnreachableError if isinstance(error, EndpointGone) else EndpointRefusedError
         raise kind(str(error)) from error
@@ -249,13 +259,13 @@ def _warning_of(
 ) -> str:
     """Return a warning about a failed probe. The requests of the benchmark may still be answered.
 
-    `knows_limit`: True if the probe had the benchmark's own limit of output tokens. If False, the
-    server may have refused only the limit of the probe.
+    `knows_limit`: True if the last request had the benchmark's limit of output tokens. If False,
+    the server may have refused only the limit that the probe chose.
 
     Raises:
-        EndpointRefusedError: another attempt cannot change the failure.
+        EndpointRefusedError: another attempt would fail in the same way.
     """
-    status = failure.status or 0
+    status = failure.status or _NO_STATUS
     refuses_token_limit = (
         not knows_limit
         and status in STATUSES_OF_A_BODY

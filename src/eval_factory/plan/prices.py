@@ -32,7 +32,8 @@ PROCESSING = {True: "batch", False: "standard"}
 """The library's names for requests in a batch (True) and for single requests (False)."""
 BY_BATCH = ", by batch"
 """The text that is appended to the source of a price for batches."""
-FREE = Price(0.0, 0.0, source="embedded")  # the price of the embedded demo endpoint
+# the price of the embedded demo endpoint
+FREE = Price(input_per_million=0.0, output_per_million=0.0, source="embedded")
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,20 @@ class Prices:
     """The prices of the endpoints of a run, by role."""
 
     known: Mapping[str, Price]
-    # the message for each role without a known price; some of these endpoints may be free, because
-    # they are on the user's own machines
+    # the message for each role without a known price; an endpoint on the user's own machine is one
+    # of these too, although it is free
     unknown: Mapping[str, str]
 
 
 def budget_of(plan: Plan) -> Budget:
     """Return the limits of cost, requests, tokens and time of a run."""
     extra = plan.evaluation.extra
-    return Budget(extra.max_cost, extra.max_requests, extra.max_tokens_total, extra.max_wall_s)
+    return Budget(
+        max_cost=extra.max_cost,
+        max_requests=extra.max_requests,
+        max_tokens_total=extra.max_tokens_total,
+        max_wall_s=extra.max_wall_s,
+    )
 
 
 def table_prices(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
@@ -218,15 +224,16 @@ def price_from(stated: Any, source: str) -> Price | None:
     """
     if getattr(stated, "requests_kcount", None) is not None:
         return None
-    rates = (getattr(stated, name, None) for name in _RATES.values())
-    tiers = chain.from_iterable(getattr(rate, "tiers", ()) for rate in rates)
-    starts = {tier.start for tier in tiers}
-    base = _rates(stated, 0)
+    base = _rates(stated, prompt_tokens=0)
     if base is None:
         return None
+    # A rate may have tiers: each has a price for prompts of more than `tier.start` tokens.
+    stated_rates = (getattr(stated, name, None) for name in _RATES.values())
+    tiers = chain.from_iterable(getattr(rate, "tiers", ()) for rate in stated_rates)
     long_prompts = []
-    for start in sorted(starts):
-        rates_beyond = _rates(stated, start + 1)  # for the shortest prompt that exceeds `start`
+    for start in sorted({tier.start for tier in tiers}):
+        # the rates for the shortest prompt that exceeds `start`
+        rates_beyond = _rates(stated, prompt_tokens=start + 1)
         if rates_beyond is not None:
             long_prompts.append(LongPrompts(**vars(rates_beyond), above=start))
     return Price(**vars(base), source=source, long_prompts=tuple(long_prompts))
@@ -237,7 +244,7 @@ def _rates(stated: Any, prompt_tokens: int) -> Rates | None:
 
     `stated`: the library's `ModelPrice`.
     """
-    rates = {}
+    rates: dict[str, float | None] = {}
     for name, field in _RATES.items():
         price = getattr(stated, field, None)
         if price is not None and not isinstance(price, Decimal):

@@ -34,7 +34,7 @@ from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import Upstream
 
 SERVERS_SECTION = "answers_kept_by"
-"""The section of run_config.yml about the servers whose answers the folder has.
+"""The section of run_config.yml that lists the servers whose answers are stored in the folder.
 
 The section exists only if an endpoint has or had several servers.
 """
@@ -44,10 +44,10 @@ SENDS_METADATA = "sends_image_metadata"
 Early versions of eval-factory did not remove metadata.
 """
 IDENTITY_VERSION = 1  # the version of the rules by which the identity is computed
-# the dotted paths of two settings
+# the dotted paths of two parts of the configuration
 URL = "target.api_endpoint.url"
 STOP_WHEN = "config.params.extra.stop_when"
-HELM_SUITE = "eval-factory"  # HELM's name for the only suite in an output folder
+HELM_SUITE = "eval-factory"  # the argument `--suite` of helm-run: the folder below `runs/`
 
 
 def _paths(section: str, *names: str) -> set[str]:
@@ -112,7 +112,7 @@ class Plan:
     scenario_arguments: Mapping[str, str | int]
     identity: str
     # the servers of the folder's last run, by role; empty if no endpoint has or had several servers
-    servers_before: Mapping[str, SameServers]
+    earlier_servers: Mapping[str, RoleServers]
     # True if the folder's first run sent pictures with their metadata: this run does so too
     sends_metadata_as_before: bool = False
     asks_model: bool = True  # False if this plan sends no request to the model
@@ -168,7 +168,8 @@ class Plan:
         Further askings raise a lower limit to `asking_forms.MIN_ANSWER_TOKENS`.
         """
         extra = self.evaluation.extra
-        if extra.chance_questions is None:  # a run of an earlier version, which kept the limit
+        # None: a run of an earlier version, whose further askings did not raise the limit
+        if extra.chance_questions is None:
             return False
         forms = (
             extra.perturb,
@@ -186,9 +187,9 @@ class Plan:
     def askings(self) -> int:
         """The maximum number of requests for a question in a trial, without `chance_questions`."""
         extra = self.evaluation.extra
-        askings = extra.shuffle_choices or 1
+        askings = extra.shuffle_choices or 1  # one asking for each order of the choices
         if extra.repeats is not None:
-            askings += extra.repeats - 1
+            askings += extra.repeats - 1  # `repeats` includes the first asking
         if extra.perturb is not None:
             askings += len(extra.perturb)
         if extra.pushback is not None:
@@ -230,22 +231,23 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
     `rundir`: the output folder; None for the output folder of the configuration.
     """
     rundir = rundir or RunDir(evaluation.output_dir.absolute())
-    before = servers_before(evaluation, rundir)
+    earlier_servers = read_earlier_servers(evaluation, rundir)
     sends_as_before = sends_metadata_as_before(evaluation, rundir)
     params = evaluation.params
     endpoint = evaluation.endpoint
     extra = params.extra
     keeps_metadata = extra.keep_image_metadata or sends_as_before
     declared = evaluation.task.helm.parameters
-    jury = jury_of(evaluation)
+    # A scenario may have a parameter `max_length` itself; the setting is then for the scenario.
+    max_length = None if "max_length" in declared else extra.max_length
     has_key = not endpoint.is_demo and not endpoint.oauth and endpoint.api_key is not None
     model = EndpointPlan(
-        **_shared_settings(evaluation, MODEL_ROLE, endpoint, endpoint.urls, before),
+        **_shared_settings(evaluation, MODEL_ROLE, endpoint, endpoint.urls, earlier_servers),
         endpoint_type=endpoint.type,
         key_names=(str(endpoint.api_key),) if has_key else (),
         parallelism=params.parallelism,
         top_p=params.top_p,
-        max_length=None if "max_length" in declared else extra.max_length,
+        max_length=max_length,
         use_nvcf=endpoint.adapter_config.use_nvcf,
         max_image_side=extra.max_image_side,
         keeps_metadata=keeps_metadata,
@@ -264,13 +266,13 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         rundir=rundir,
         model=model,
         judges=tuple(
-            _judge_endpoint(evaluation, judge, before, keeps_metadata=keeps_metadata)
-            for judge in jury
+            _judge_endpoint(evaluation, judge, earlier_servers, keeps_metadata=keeps_metadata)
+            for judge in jury_of(evaluation)
         ),
-        prescribed=_prescribed_judges(evaluation, before, keeps_metadata=keeps_metadata),
+        prescribed=_prescribed_judges(evaluation, earlier_servers, keeps_metadata=keeps_metadata),
         scenario_arguments=arguments,
-        identity=identity_of(evaluation, before),
-        servers_before=before,
+        identity=identity_of(evaluation, earlier_servers),
+        earlier_servers=earlier_servers,
         sends_metadata_as_before=sends_as_before,
     )
 
@@ -280,10 +282,9 @@ def _adapter_of(endpoint: ApiEndpoint, *, with_logprobs: bool) -> Adapter:
     adapter = Adapter(**endpoint.adapter_config.model_dump(exclude={"use_nvcf"}))
     if not with_logprobs:
         return adapter
-    return replace(
-        adapter,
-        params_to_add={**adapter.params_to_add, "logprobs": True if endpoint.type == CHAT else 1},
-    )
+    # The chat API takes a boolean, the completions API the number of alternatives to each token.
+    logprobs = True if endpoint.type == CHAT else 1
+    return replace(adapter, params_to_add={**adapter.params_to_add, "logprobs": logprobs})
 
 
 def jury_of(evaluation: Evaluation) -> list[Judge]:
@@ -298,18 +299,15 @@ def jury_of(evaluation: Evaluation) -> list[Judge]:
         return extra.judges
     judges = []
     for role in roles:
-        judges.append(
-            Judge(
-                name=role,
-                model_id=defaults[role].model_id,
-                api_key=getattr(extra, defaults[role].api_key),
-            )
-        )
+        default = defaults[role]
+        # `default.api_key` is the name of a setting, whose value is the name of the variable.
+        variable = getattr(extra, default.api_key)
+        judges.append(Judge(name=role, model_id=default.model_id, api_key=variable))
     return judges
 
 
 def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
-    """Return a line for each endpoint and host: the variables whose key is sent to the host."""
+    """Return a line for each endpoint and host, with the variables whose key the host gets."""
     lines = []
     for endpoint in endpoints:
         sent = " or else ".join(endpoint.key_names) or "no key"
@@ -327,11 +325,14 @@ def _shared_settings(
     role: str,
     endpoint: ApiEndpoint | Judge,
     urls: Sequence[str],
-    before: Mapping[str, SameServers],
+    earlier_servers: Mapping[str, RoleServers],
 ) -> dict[str, Any]:
-    """Return the settings that endpoints of models and of judges have in common."""
+    """Return the settings that endpoints of models and of judges have in common.
+
+    `urls`: the URLs of the endpoint's servers.
+    """
     params = evaluation.params
-    url, servers = _named_servers(urls, before.get(role))
+    url, servers = _named_servers(urls, earlier_servers.get(role))
     return {
         "role": role,
         "url": url,
@@ -349,7 +350,7 @@ def _shared_settings(
 
 
 def _prescribed_judges(
-    evaluation: Evaluation, before: Mapping[str, SameServers], *, keeps_metadata: bool
+    evaluation: Evaluation, earlier_servers: Mapping[str, RoleServers], *, keeps_metadata: bool
 ) -> tuple[EndpointPlan, ...]:
     """Return the judges that HELM's annotators prescribe.
 
@@ -361,20 +362,20 @@ def _prescribed_judges(
     endpoints = []
     for role, deployment in prescribed_roles(evaluation.task.helm.prescribed_judges).items():
         default = evaluation.framework.judges.get(role)
-        model = deployment.partition("/")[2]
-        key = {}
+        # The first part of a deployment's name is an organization, such as openai.
+        model_id = deployment.partition("/")[2]
+        key_setting = {}
         if default is not None:
-            key["api_key"] = getattr(extra, default.api_key)
-            # HELM's name has no organization: use the complete id of eval-factory's default judge.
-            if default.model_id.rpartition("/")[2] == model:
-                model = default.model_id
-        judge = own_judges.get(role) or Judge(name=role, model_id=model, **key)
-        endpoints.append(
-            replace(
-                _judge_endpoint(evaluation, judge, before, keeps_metadata=keeps_metadata),
-                helm_name=deployment,
-            )
+            key_setting["api_key"] = getattr(extra, default.api_key)
+            # If the default judge of this role is the same model, take its id. The id may have an
+            # organization, which the endpoint requires.
+            if default.model_id.rpartition("/")[2] == model_id:
+                model_id = default.model_id
+        judge = own_judges.get(role) or Judge(name=role, model_id=model_id, **key_setting)
+        endpoint = _judge_endpoint(
+            evaluation, judge, earlier_servers, keeps_metadata=keeps_metadata
         )
+        endpoints.append(replace(endpoint, helm_name=deployment))
     return tuple(endpoints)
 
 
@@ -391,7 +392,7 @@ def _merged_headers(headers: Mapping[str, str], overrides: Mapping[str, str]) ->
 def _judge_endpoint(
     evaluation: Evaluation,
     judge: Judge,
-    before: Mapping[str, SameServers],
+    earlier_servers: Mapping[str, RoleServers],
     *,
     keeps_metadata: bool,
 ) -> EndpointPlan:
@@ -399,33 +400,27 @@ def _judge_endpoint(
     params = evaluation.params
     target = evaluation.endpoint
     urls = urls_in(judge.url) or target.urls
-    shared = _shared_settings(evaluation, judge.name, judge, urls, before)
+    shared = _shared_settings(evaluation, judge.name, judge, urls, earlier_servers)
     # The judge's own variable comes first, then the main key. The main key is sent only to hosts of
     # the target, and not if the user has set the judge's key to null.
-    keys = [judge.api_key]
+    variables = [judge.api_key]
     is_at_target = set(map(origin_of, urls)) <= set(map(origin_of, target.urls))
     if is_at_target and not judge.sends_no_key:
-        keys.append(target.api_key)
+        variables.append(target.api_key)
     if is_at_target:  # the same server needs the same headers
         shared["headers"] = _merged_headers(target.headers, judge.headers)
     has_key = not judge.oauth and shared["url"] not in DEMO_URLS
-    # Of the target's changes to requests, only the reasoning markers apply to judges.
-    adapter = target.adapter_config.model_dump(exclude={"use_nvcf"})
-    defaults = evaluation.framework.defaults.target["api_endpoint"]["adapter_config"]
-    adapter |= {name: defaults[name] for name in adapter if not name.endswith("_reasoning_token")}
+    key_names: tuple[str, ...] = ()
+    if has_key:
+        key_names = tuple(dict.fromkeys(name for name in variables if name))
     sees_images = params.extra.judges_see_images
-    adapter["params_to_add"] = {}
-    for name in ("temperature", "top_p", "max_tokens"):
-        value = getattr(judge, name)
-        if value is not None:
-            adapter["params_to_add"][name] = value
     return EndpointPlan(
         **shared,
         endpoint_type=CHAT,
-        key_names=tuple(dict.fromkeys(name for name in keys if name)) if has_key else (),
+        key_names=key_names,
         parallelism=judge.parallelism or params.parallelism,
         use_nvcf=judge.use_nvcf,
-        adapter=Adapter(**adapter),
+        adapter=_adapter_of_judge(evaluation, judge),
         max_image_side=params.extra.max_image_side if sees_images else None,
         keeps_metadata=keeps_metadata and sees_images,
         sees_images=sees_images,
@@ -434,24 +429,75 @@ def _judge_endpoint(
     )
 
 
+def _adapter_of_judge(evaluation: Evaluation, judge: Judge) -> Adapter:
+    """Return the changes to the requests of a judge.
+
+    Of the target's changes, only the reasoning markers apply to judges. The judge's own parameters
+    are added. All other changes have their default values.
+    """
+    changes = evaluation.endpoint.adapter_config.model_dump(exclude={"use_nvcf"})
+    defaults = evaluation.framework.defaults.target["api_endpoint"]["adapter_config"]
+    for name in changes:
+        if not name.endswith("_reasoning_token"):
+            changes[name] = defaults[name]
+    changes["params_to_add"] = {}
+    for name in ("temperature", "top_p", "max_tokens"):
+        value = getattr(judge, name)
+        if value is not None:
+            changes["params_to_add"][name] = value
+    return Adapter(**changes)
+
+
 def oauth_of(evaluation: Evaluation, service: str) -> OAuthSettings:
     """Return the OAuth settings of a service; URL and scope are None if framework.yml has none."""
     entry = evaluation.framework.oauth.get(service)
     if entry is None:
-        return OAuthSettings(service, None, None)
-    return OAuthSettings(service, entry.token_url, entry.scope)
+        return OAuthSettings(service, token_url=None, scope=None)
+    return OAuthSettings(service, token_url=entry.token_url, scope=entry.scope)
 
 
 def identity_of(
-    evaluation: Evaluation, before: Mapping[str, SameServers] = MappingProxyType({})
+    evaluation: Evaluation, earlier_servers: Mapping[str, RoleServers] = MappingProxyType({})
 ) -> str:
     """Return the identity of a run: a hash of all settings that affect requests.
 
     Stored answers can be reused only by a run with the same identity. Settings without a value or
-    without effect are left out, so that a setting that a later version adds changes no identity.
+    without effect are left out. A setting that a later version adds therefore does not change the
+    identity of earlier runs.
 
-    `before`: the servers of the folder's last run, by role.
+    `earlier_servers`: the servers of the folder's last run, by role.
     """
+    values = _values_with_effect(evaluation)
+    values[URL], _ = _named_servers(evaluation.endpoint.urls, earlier_servers.get(MODEL_ROLE))
+    values["config.type"] = evaluation.task.name
+    values["helm.arguments"] = evaluation.task.helm.arguments  # with absolute paths
+    configured_judges = values.pop("config.params.extra.judges", None)
+    judges: Any
+    if configured_judges is None:
+        judges = {}
+        for role in evaluation.task.helm.judges:
+            judges[role] = evaluation.framework.judges[role].model_id
+    else:
+        judges = []
+        for configured_judge in configured_judges:
+            judge = dict(configured_judge)
+            for name in JUDGE_RUNTIME_ONLY:
+                judge.pop(name, None)
+            if judge["url"] is not None:
+                earlier = earlier_servers.get(judge["name"])
+                judge["url"], _ = _named_servers(urls_in(judge["url"]), earlier)
+            judges.append(judge)
+    parts: dict[str, Any] = {"values": values, "judges": judges}
+    # The user's own benchmark is identified by the digests of its files, not by their path.
+    if evaluation.benchmark is not None:
+        del values["config.params.extra.benchmark"]
+        parts["benchmark"] = dict(evaluation.benchmark.sha256)
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
+    return f"v{IDENTITY_VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+
+
+def _values_with_effect(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the values of all settings that may affect requests, by dotted path."""
     extra = evaluation.extra
     paths_without_effect = []
     if evaluation.stop_when is None:
@@ -463,39 +509,15 @@ def identity_of(
         paths_without_effect.append("config.params.extra.chance_questions")
     if extra.answer_style == LETTER:
         paths_without_effect.append("config.params.extra.answer_style")
-    leaves = {}
+    values = {}
     for path, value in leaves_of(evaluation.as_dict()):
         # `value not in (None, False)` would be wrong: a temperature of 0 is equal to False.
         is_set = value is not None and value is not False
         # `startswith`, because a path without effect may be that of a section (`STOP_WHEN`).
         changes_nothing = path in RUNTIME_ONLY or path.startswith(tuple(paths_without_effect))
         if is_set and not changes_nothing:
-            leaves[path] = value
-    leaves[URL], _ = _named_servers(evaluation.endpoint.urls, before.get(MODEL_ROLE))
-    leaves["config.type"] = evaluation.task.name
-    leaves["helm.arguments"] = evaluation.task.helm.arguments  # with absolute paths
-    own_judges = leaves.pop("config.params.extra.judges", None)
-    judges: Any
-    if own_judges is None:
-        judges = {}
-        for role in evaluation.task.helm.judges:
-            judges[role] = evaluation.framework.judges[role].model_id
-    else:
-        judges = []
-        for own_judge in own_judges:
-            judge = dict(own_judge)
-            for name in JUDGE_RUNTIME_ONLY:
-                judge.pop(name, None)
-            if judge["url"] is not None:
-                judge["url"], _ = _named_servers(urls_in(judge["url"]), before.get(judge["name"]))
-            judges.append(judge)
-    parts: dict[str, Any] = {"values": leaves, "judges": judges}
-    # The user's own benchmark is identified by the digests of its files, not by their path.
-    if evaluation.benchmark is not None:
-        del leaves["config.params.extra.benchmark"]
-        parts["benchmark"] = dict(evaluation.benchmark.sha256)
-    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
-    return f"v{IDENTITY_VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+            values[path] = value
+    return values
 
 
 def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -515,13 +537,16 @@ def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
     return leaves
 
 
+_MAX_SLUG = 60  # the maximum length of a slug without the hash, in characters
+
+
 def slug_of(model_id: str) -> str:
     """Return a name for a model that all file systems and HELM accept.
 
     The name has lower-case letters, digits, dots and hyphens. If characters were replaced or cut, a
     hash of the complete id is appended, so that two model ids never get the same name.
     """
-    slug = re.sub(r"[^a-z0-9.]+", "-", model_id.lower()).strip("-.")[:60].rstrip("-.")
+    slug = re.sub(r"[^a-z0-9.]+", "-", model_id.lower()).strip("-.")[:_MAX_SLUG].rstrip("-.")
     if slug == model_id:
         return slug
     digest = hashlib.sha256(model_id.encode()).hexdigest()[:8]
@@ -529,47 +554,56 @@ def slug_of(model_id: str) -> str:
 
 
 @dataclass(frozen=True)
-class SameServers:
+class RoleServers:
     """The servers of a role, which serve the same model."""
 
     url: str  # the URL of the first server, which is the name of all servers together
     servers: tuple[str, ...]  # the URLs of all current and earlier servers
 
 
-def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServers]:
+def read_earlier_servers(evaluation: Evaluation, rundir: RunDir) -> dict[str, RoleServers]:
     """Return the servers of the folder's last run, by role.
 
-    Returns an empty dict if neither this run nor the last run has an endpoint with several servers,
-    or if the folder has no run_config.yml that can be read.
+    Returns an empty dict if no endpoint has or had several servers, or if the folder has no
+    run_config.yml that can be read.
     """
-    endpoint = evaluation.endpoint
     judges = evaluation.extra.judges or []
-    several = any(len(urls_in(url)) > 1 for url in (endpoint.url, *(judge.url for judge in judges)))
+    url_settings = [evaluation.endpoint.url, *(judge.url for judge in judges)]
+    has_several = any(len(urls_in(setting)) > 1 for setting in url_settings)
     try:
         text = rundir.run_config.read_text(encoding="utf-8")
-        if not several and f"\n{SERVERS_SECTION}:" not in text:
+        if not has_several and f"\n{SERVERS_SECTION}:" not in text:
             return {}
         document = parse_own(text)
-        if SERVERS_SECTION in document:
-            servers = {}
-            for role, entry in document[SERVERS_SECTION].items():
-                servers[role] = SameServers(entry["url"], tuple(entry["servers"]))
-            return servers
-        roles = [MODEL_ROLE, *evaluation.task.helm.judges, *evaluation.task.helm.prescribed_judges]
-        urls = urls_in(document["target"]["api_endpoint"]["url"])
-        judges_before = document["config"]["params"]["extra"]["judges"] or ()
-        urls_of_judges = {judge["name"]: urls_in(judge.get("url")) for judge in judges_before}
+        if SERVERS_SECTION not in document:
+            return _configured_servers(evaluation, document)
         servers = {}
-        for role in (*roles, *urls_of_judges):
-            urls_of_role = urls_of_judges.get(role) or urls
-            servers[role] = SameServers(urls_of_role[0], urls_of_role)
+        for role, entry in document[SERVERS_SECTION].items():
+            servers[role] = RoleServers(entry["url"], tuple(entry["servers"]))
         return servers
+    # The file may be damaged, or of a version with other keys.
     except (OSError, UnicodeDecodeError, YamlError, LookupError, TypeError, AttributeError):
         return {}
 
 
+def _configured_servers(
+    evaluation: Evaluation, document: Mapping[str, Any]
+) -> dict[str, RoleServers]:
+    """Return the servers that a run_config.yml without `SERVERS_SECTION` configures, by role."""
+    helm = evaluation.task.helm
+    target_urls = urls_in(document["target"]["api_endpoint"]["url"])
+    urls_of_judges = {}
+    for judge in document["config"]["params"]["extra"]["judges"] or ():
+        urls_of_judges[judge["name"]] = urls_in(judge.get("url"))
+    servers = {}
+    for role in (MODEL_ROLE, *helm.judges, *helm.prescribed_judges, *urls_of_judges):
+        urls = urls_of_judges.get(role) or target_urls  # a judge without a URL is at the target
+        servers[role] = RoleServers(urls[0], urls)
+    return servers
+
+
 _METADATA_KEY = re.compile(r"^ +keep_image_metadata:", re.MULTILINE)
-"""Matches a run_config.yml of the versions that remove metadata: it has the setting for this."""
+"""Matches a run_config.yml of the versions that remove metadata: only these have this setting."""
 
 
 def may_send_files(evaluation: Evaluation) -> bool:
@@ -587,8 +621,8 @@ def may_send_files(evaluation: Evaluation) -> bool:
 def sends_metadata_as_before(evaluation: Evaluation, rundir: RunDir) -> bool:
     """Return True if the folder's first run sent pictures with their metadata.
 
-    Stored answers are found by the requests that were sent. Later runs in the folder therefore send
-    the metadata too.
+    A stored answer is found by its request. Later runs in the folder therefore send the metadata
+    too: otherwise their requests would differ from those of the stored answers.
     """
     if not may_send_files(evaluation):
         return False
@@ -601,17 +635,17 @@ def sends_metadata_as_before(evaluation: Evaluation, rundir: RunDir) -> bool:
     return f"\n{SENDS_METADATA}:" in text or is_of_early_version
 
 
-def _named_servers(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:
-    """Return the common name of these servers, and the URLs of the servers.
+def _named_servers(urls: Sequence[str], earlier: RoleServers | None) -> tuple[str, tuple[str, ...]]:
+    """Return the name of a role's servers, which is a URL, and the URLs of the servers.
 
-    If at least one server was among the earlier servers, their name stays. The URLs are empty if
-    there is only one server, whose URL is the name.
+    The name is the URL of the first server. If at least one server was among the earlier servers,
+    the earlier name stays. The URLs are empty if there is only one server, whose URL is the name.
     """
     name = urls[0]
-    if before is not None:
-        earlier_bases = set(map(base_of, before.servers))
+    if earlier is not None:
+        earlier_bases = set(map(base_of, earlier.servers))
         if not earlier_bases.isdisjoint(map(base_of, urls)):
-            name = before.url
+            name = earlier.url
     servers = tuple(urls)
     if servers == (name,):
         servers = ()
@@ -619,7 +653,7 @@ def _named_servers(urls: Sequence[str], before: SameServers | None) -> tuple[str
 
 
 def servers_section(
-    endpoints: Iterable[EndpointSettings], before: Mapping[str, SameServers]
+    endpoints: Iterable[EndpointSettings], earlier_servers: Mapping[str, RoleServers]
 ) -> dict[str, Any]:
     """Return the section of run_config.yml about endpoints with several servers.
 
@@ -627,12 +661,12 @@ def servers_section(
 
     Args:
         endpoints: the endpoints of this run.
-        before: the servers of earlier runs in the same folder, by role.
+        earlier_servers: the servers of earlier runs in the same folder, by role.
     """
     section = {}
     for endpoint in endpoints:
         servers = list(endpoint.urls)
-        earlier = before.get(endpoint.role)
+        earlier = earlier_servers.get(endpoint.role)
         if earlier is not None and earlier.url == endpoint.url:
             servers = [*earlier.servers, *endpoint.urls]
         servers = list(dict.fromkeys(servers))

@@ -43,7 +43,7 @@ from eval_factory.endpoint.batch_ledger import (
 )
 from eval_factory.endpoint.endpoint_settings import BATCH_OR_SINGLE, EndpointSettings
 from eval_factory.endpoint.paid_answers import spent_so_far
-from eval_factory.plan.batch_endpoints import batch_api_of, refused
+from eval_factory.plan.batch_endpoints import batch_api_of, batch_refusal
 from eval_factory.plan.prices import budget_of, prices_for_helm_run, prices_of
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
@@ -445,7 +445,7 @@ class Batches:
             if error.is_temporary:
                 raise
             if error.status != 404:
-                raise refused(endpoint.settings.role, error) from None
+                raise batch_refusal(endpoint.settings.role, error) from None
             # With the status 404, the endpoint does not know the batch.
             if not self._choice.resend:
                 raise PrerequisiteError(self._vanished_message(batch)) from None
@@ -547,7 +547,7 @@ class Batches:
                 return ask()
             except BatchApiError as error:
                 if not error.is_temporary:
-                    raise refused(endpoint.settings.role, error) from None
+                    raise batch_refusal(endpoint.settings.role, error) from None
                 if retries == 0:
                     raise EndpointUnreachableError(f"{error}\n  {SAME_COMMAND}") from None
             retries -= 1

@@ -89,10 +89,10 @@ def lock_folder(
     from eval_factory.core.logs import open_log
     from eval_factory.plan.credentials import credentials_report
 
-    keys = credentials_report(plan, env)
-    env = {**env, **keys.found}
+    report = credentials_report(plan, env)
+    env = {**env, **report.added_keys}
     redactor = redactor_of(plan.evaluation, env)
-    for key in keys.found.values():
+    for key in report.added_keys.values():
         redactor.learn(key)
     claim(plan.rundir)
     with (
@@ -101,9 +101,9 @@ def lock_folder(
     ):
         for text in plan.evaluation.warnings:
             log.info(f"warning: {text}")  # `show_warnings` has written these to the screen
-        for line in keys.lines:
+        for line in report.lines:
             log.info(line)
-        for warning in keys.warnings:
+        for warning in report.warnings:
             screen.write(f"warning: {warning}\n")
         yield RunContext(plan.rundir, lock, env, redactor, log, screen)
 

@@ -186,7 +186,7 @@ def _run_findings(request: Request, env: Mapping[str, str]) -> Iterator[Finding]
     yield keys
     if not keys.works:
         return
-    env = {**env, **credentials_report(plan, env).found}
+    env = {**env, **credentials_report(plan, env).added_keys}
     redactor = redactor_of(plan.evaluation, env)
     for endpoint in plan.endpoints:
         for name in endpoint.secret_variables:

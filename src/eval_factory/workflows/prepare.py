@@ -88,7 +88,7 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
     """Write the configuration and the command of the run to run_config.yml."""
     info = plan.evaluation.framework.framework
     config: Any = context.redactor.tree(plan.evaluation.as_dict())
-    servers = context.redactor.tree(servers_section(plan.endpoints, plan.servers_before))
+    servers = context.redactor.tree(servers_section(plan.endpoints, plan.earlier_servers))
     # two top-level keys of run_config.yml, which are only written if they are needed
     further_keys: dict[str, Any] = {}
     if servers:

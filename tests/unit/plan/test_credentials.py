@@ -54,12 +54,12 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
 def test_credentials_come_last_and_helms_variable_beats_its_file(kept: Kept) -> None:
     kept(CREDENTIALS)
     instead = credentials_report(plan(), {"HELM_CREDENTIALS": "openaiApiKey: from-the-variable"})
-    assert instead.found == {"OPENAI_API_KEY": "from-the-variable"}
+    assert instead.added_keys == {"OPENAI_API_KEY": "from-the-variable"}
     report = credentials_report(plan(JURY), {"LLAMA_JUDGE_API_KEY": "llama-key-0123456789-LLAM"})
     general = dict.fromkeys(
         ("OPENAI_API_KEY", "CLAUDE_JUDGE_API_KEY"), "general-key-0123456789-GENE"
     )
-    assert report.found == {**general, "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTC"}
+    assert report.added_keys == {**general, "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTC"}
     assert "GPT_JUDGE_API_KEY is not set, setting to the key of credentials.conf" in report.lines
     assert not any("0123456789" in line for line in report.lines)
 
@@ -84,7 +84,7 @@ def test_credentials_of_another_host_than_the_models(kept: Kept) -> None:
     flags = {**JURY, "config.params.extra.judges": judges}
     with pytest.raises(PrerequisiteError, match=naming("no API key", "judge b")):
         credentials_report(plan(flags), MAIN)
-    assert credentials_report(plan(flags), {**MAIN, "B_KEY": "b-key"}).found == {
+    assert credentials_report(plan(flags), {**MAIN, "B_KEY": "b-key"}).added_keys == {
         "A_KEY": "gpt-key-0123456789-GPTC"
     }
 
@@ -107,7 +107,7 @@ def test_credentials_that_cannot_be_read_or_sent_are_not_quoted(kept: Kept) -> N
 def test_white_space_around_a_key_is_not_sent() -> None:
     env = {"OPENAI_API_KEY": "main-key-0123456789-MAIN\r\n", "GPT_JUDGE_API_KEY": " \r"}
     report = credentials_report(plan(JURY), env)
-    assert report.found == {**MAIN, "GPT_JUDGE_API_KEY": ""}
+    assert report.added_keys == {**MAIN, "GPT_JUDGE_API_KEY": ""}
     assert "GPT_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in report.lines
     assert "Using API key OPENAI_API_KEY for model, ends with MAIN" in report.lines
 
@@ -213,6 +213,6 @@ def test_a_judge_of_which_one_server_is_elsewhere_gets_no_general_key(kept: Kept
         (("https://here/v1", "https://other/v1"), False),
     ):
         judge = endpoint_settings(role="judge", servers=servers, key_names=("JUDGE_KEY",))
-        keys = credentials_of([model, judge], {}, required=()).found
+        keys = credentials_of([model, judge], {}, required=()).added_keys
         assert "MODEL_KEY" in keys
         assert ("JUDGE_KEY" in keys) is has_key

@@ -128,7 +128,7 @@ URL = "target.api_endpoint.url"
 def planned(folder: Path, url: Any, **more: Any) -> Plan:
     """The plan of a run in the folder, which is then what the folder remembers."""
     made = plan({"config.output_dir": str(folder), URL: url, **more})
-    same = servers_section(made.endpoints, made.servers_before)
+    same = servers_section(made.endpoints, made.earlier_servers)
     document = run_config(
         made.evaluation.as_dict(), "", "helm", "p", {SERVERS_SECTION: same} if same else None
     )

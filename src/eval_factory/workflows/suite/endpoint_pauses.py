@@ -52,7 +52,7 @@ class EndpointProbe:
         """
         probes: dict[str, tuple[EndpointSettings, Mapping[str, str]]] = {}
         for planned in cells:
-            env = {**self.env, **credentials_report(planned.plan, self.env).found}
+            env = {**self.env, **credentials_report(planned.plan, self.env).added_keys}
             for endpoint in planned.plan.endpoints:
                 probes.setdefault(_probe_key(endpoint), (endpoint, env))
         answers = map_at_once(
@@ -67,7 +67,7 @@ class EndpointProbe:
 
         The answer is not stored in `answers`.
         """
-        env = {**self.env, **credentials_report(planned.plan, self.env).found}
+        env = {**self.env, **credentials_report(planned.plan, self.env).added_keys}
         return self._answer(planned.plan.model, env)
 
     def roles_that_answered(self, planned: PlannedCell) -> frozenset[str]:
