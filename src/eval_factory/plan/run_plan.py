@@ -595,8 +595,9 @@ def _configured_servers(
     urls_of_judges = {}
     for judge in document["config"]["params"]["extra"]["judges"] or ():
         urls_of_judges[judge["name"]] = urls_in(judge.get("url"))
+    prescribed = prescribed_roles(helm.prescribed_judges)
     servers = {}
-    for role in (MODEL_ROLE, *helm.judges, *helm.prescribed_judges, *urls_of_judges):
+    for role in (MODEL_ROLE, *helm.judges, *prescribed, *urls_of_judges):
         urls = urls_of_judges.get(role) or target_urls  # a judge without a URL is at the target
         servers[role] = RoleServers(urls[0], urls)
     return servers

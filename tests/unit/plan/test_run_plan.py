@@ -169,6 +169,13 @@ def test_a_list_with_none_in_common_is_another_target(tmp_path: Path) -> None:
     assert planned(tmp_path, [B, C]).model.url == C, "what the last run had"
 
 
+def test_a_prescribed_judge_at_the_target_has_the_targets_earlier_server(tmp_path: Path) -> None:
+    task = {"config.type": "helm:air_bench_2024"}
+    planned(tmp_path, A, **task)
+    (judge,) = planned(tmp_path, [B, A], **task).prescribed
+    assert (judge.url, judge.urls) == (A, (B, A))
+
+
 def test_a_judges_servers_are_its_own(tmp_path: Path) -> None:
     def jury(*urls: Any) -> dict[str, Any]:
         judges = [
