@@ -127,7 +127,7 @@ class World:
 
     def planned(self, evaluation: Evaluation) -> list[EndpointSettings]:
         plan = make_plan(evaluation)
-        assert credentials_report(plan, KEYS).found == {}
+        assert credentials_report(plan, KEYS).added_keys == {}
         # as helm-run reads it
         return [EndpointSettings.from_args(endpoint.to_args()) for endpoint in plan.endpoints]
 

@@ -275,9 +275,9 @@ def test_helms_credentials_beside_a_command(
     made(tmp_path / "credentials.conf")
     if (tmp_path / "credentials.conf").is_file():
         with pytest.raises(ConfigError, match=r"credentials\.conf"):
-            credentials._helm_credentials({})
+            credentials._read_helm_credentials({})
     else:  # a FIFO or a device is no such file
-        assert credentials._helm_credentials({}) == ("", {})
+        assert credentials._read_helm_credentials({}) == ("", {})
 
 
 def test_a_text_has_a_limit(tmp_path: Path) -> None:
