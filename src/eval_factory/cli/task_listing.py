@@ -45,7 +45,9 @@ Record = dict[str, Any]
 def run_spec_record(
     name: str, spec: IndexedRunSpec, framework: Framework, upstream: Upstream = HELM
 ) -> Record:
-    """Return the record of all facts about one of HELM's run specs."""
+    """Return the record of one of HELM's run specs, without an example."""
+    # `asks` names a kind of request other than text; only requests for pictures can be sent.
+    can_run = spec.asks is None or spec.makes_images
     return {
         "name": name,
         "type": f"{run_entry.prefix_of(framework)}{name}",
@@ -65,11 +67,11 @@ def run_spec_record(
         "prescribed_judges": list(spec.prescribed_judges),
         "errata": [
             erratum.model_dump(exclude_none=True)
-            for erratum in load_errata().of(name, None, upstream)
+            for erratum in load_errata().of(name, upstream=upstream)
         ],
         "executes": dict(spec.executes or {}),
         "needs_permission": needs_permission(name, spec),
-        "runs": spec.asks is None or spec.makes_images,
+        "runs": can_run,
         "asks": spec.asks,
         "module": spec.module,
         "scenario_class": spec.scenario_class,
@@ -84,33 +86,50 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
         ConfigError: There is no task or run spec with this name.
     """
     if run_entry.is_run_entry(name, framework):
-        short = name.removeprefix(run_entry.prefix_of(framework)).partition(":")[0]
-        specs = load_index(upstream).run_specs
-        if short not in specs:
-            hint = run_entry.upstream_hint(short, upstream) or did_you_mean(short, list(specs))
-            program = "HELM" if upstream is HELM else upstream.name
-            raise ConfigError(
-                f"{program} has no run spec {short!r}{hint}; "
-                "'eval-factory ls --all' lists all run specs"
-            )
-        record = run_spec_record(short, specs[short], framework, upstream)
-        arguments = []
-        for argument, properties in record["parameters"].items():
-            if properties["required"]:
-                is_path = argument in run_entry.PATH_PARAMETERS
-                value = _example_value(argument, is_path=is_path, kind=properties.get("type", ""))
-                arguments.append(f"{argument}={value}")
-        type_ = record["type"]
-        if arguments:
-            type_ += f":{','.join(arguments)}"
-        extra = {} if upstream is HELM else {"upstream": upstream.name}
-        kind = IMAGES if specs[short].makes_images else "chat"
-        example = _example(type_, extra, folder=short, kind=kind) if record["runs"] else None
-        return {**record, "judge_prompt": prompt_of_jury(record["annotators"]), "example": example}
+        # Arguments may follow the name of the run spec: helm:mmlu:subject=anatomy.
+        spec_name = name.removeprefix(run_entry.prefix_of(framework)).partition(":")[0]
+        return _record_with_example(spec_name, framework, upstream)
     task = framework.task(name)
     if task is None:
         hint = run_entry.similar_name_hint(name, framework)
         raise ConfigError(f"there is no task {name!r}{hint}; 'eval-factory ls' lists all tasks")
+    return _record_of_task(task)
+
+
+def _record_with_example(name: str, framework: Framework, upstream: Upstream) -> Record:
+    """Return the record of a run spec, with an example and the prompt that its judges get.
+
+    Raises:
+        ConfigError: There is no run spec with this name.
+    """
+    specs = load_index(upstream).run_specs
+    if name not in specs:
+        hint = run_entry.upstream_hint(name, upstream) or did_you_mean(name, list(specs))
+        program = "HELM" if upstream is HELM else upstream.name
+        raise ConfigError(
+            f"{program} has no run spec {name!r}{hint}; 'eval-factory ls --all' lists all run specs"
+        )
+    spec = specs[name]
+    record = run_spec_record(name, spec, framework, upstream)
+    arguments = []
+    for argument, properties in record["parameters"].items():
+        if properties["required"]:
+            is_path = argument in run_entry.PATH_PARAMETERS
+            kind = properties.get("type")
+            arguments.append(f"{argument}={_example_value(argument, is_path=is_path, kind=kind)}")
+    config_type = record["type"]
+    if arguments:
+        config_type += f":{','.join(arguments)}"
+    extra = {} if upstream is HELM else {"upstream": upstream.name}
+    example = None
+    if record["runs"]:
+        endpoint_type = IMAGES if spec.makes_images else "chat"
+        example = _example(config_type, extra, folder=name, endpoint_type=endpoint_type)
+    return {**record, "judge_prompt": prompt_of_jury(record["annotators"]), "example": example}
+
+
+def _record_of_task(task: Task) -> Record:
+    """Return the record of a task, with an example and the prompt that its judges get."""
     prompt = None  # None if the task has no judges, or if the user's benchmark has the prompt
     spec = task.helm.indexed
     if task.helm.rubric:
@@ -119,9 +138,10 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
         prompt = prompt_of_jury(spec.annotators)
     extra = {}
     for key, rule in task.helm.parameters.items():
-        if rule.required or (rule.allowed and task.default_of(key)):
+        default = task.default_of(key)
+        if rule.required or (rule.allowed and default):
             example = rule.allowed[0] if rule.allowed else _example_value(key, is_path=rule.path)
-            extra[key] = task.default_of(key) or example
+            extra[key] = default or example
     # imported late: a list of all tasks does not need this module
     from eval_factory.tasks.perturbations import FAMILIES, not_offered
 
@@ -129,13 +149,13 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
     for family in FAMILIES:
         if not_offered(family, task.name) is None:
             perturb.append(family)
-    computed = {
+    return {
+        **task_info(task).as_dict(),
         "perturb": perturb,
         "reasoned": task.name in reasoned_tasks(),
         "judge_prompt": prompt,
         "example": _example(task.name, extra),
     }
-    return {**task_info(task).as_dict(), **computed}
 
 
 def record_of_benchmark(path: Path, framework: Framework) -> Record:
@@ -149,11 +169,12 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
     benchmark = load_benchmark(path)
     task = framework.task("custom")
     assert task is not None  # noqa: S101 - framework.yml always has the task `custom`
-    file = benchmark.judge_prompt_file
+    prompt = None
+    prompt_file = benchmark.judge_prompt_file
     if benchmark.is_rubric:
-        prompt: str | None = criterion_template(alone=True)
-    else:
-        prompt = None if file is None else benchmark.jury_form.filled(safe_files.read_text(file))
+        prompt = criterion_template(alone=True)
+    elif prompt_file is not None:
+        prompt = benchmark.jury_form.filled(safe_files.read_text(prompt_file))
     return {
         **task_info(task).as_dict(),
         "name": benchmark.name,
@@ -169,24 +190,38 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
     }
 
 
-def _example(type_: str, extra: Record, folder: str | None = None, kind: str = "chat") -> str:
-    """Return a valid run config. Values that only the user knows are in angle brackets."""
-    params: Record = {"limit_samples": 20, **({"extra": extra} if extra else {})}
-    output_dir = "results/" + re.sub(r"[^A-Za-z0-9_]+", "_", folder or type_)
-    config = {"type": type_, "output_dir": output_dir, "params": params}
-    model = "gpt-image-1" if kind == IMAGES else "gpt-4"
+def _example(
+    config_type: str, extra: Record, folder: str | None = None, endpoint_type: str = "chat"
+) -> str:
+    """Return a valid run config. Values that only the user knows are in angle brackets.
+
+    Args:
+        config_type: The value of `config.type`.
+        extra: The values of `config.params.extra`.
+        folder: The name of the output folder; None: `config_type`.
+        endpoint_type: The type of the endpoint.
+    """
+    params: Record = {"limit_samples": 20}
+    if extra:
+        params["extra"] = extra
+    output_dir = "results/" + re.sub(r"[^A-Za-z0-9_]+", "_", folder or config_type)
+    config = {"type": config_type, "output_dir": output_dir, "params": params}
     endpoint = {
         "url": "https://api.openai.com/v1",
-        "model_id": model,
-        "type": kind,
+        "model_id": "gpt-image-1" if endpoint_type == IMAGES else "gpt-4",
+        "type": endpoint_type,
         "api_key": "OPENAI_API_KEY",
     }
     document = {"config": config, "target": {"api_endpoint": endpoint}}
+    # 1000: no line is wrapped
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def _example_value(name: str, *, is_path: bool, kind: str = "") -> str:
-    """Return an example of an argument: a number, a path, or a placeholder in angle brackets."""
+def _example_value(name: str, *, is_path: bool, kind: str | None = None) -> str:
+    """Return an example of an argument: a number, a path, or a placeholder in angle brackets.
+
+    `kind`: the type of the argument, such as `int`; None if it is unknown.
+    """
     if kind == "int":
         return "1"
     if kind == "float":
@@ -197,6 +232,7 @@ def _example_value(name: str, *, is_path: bool, kind: str = "") -> str:
 def _execution_lines(record: Record) -> Iterator[str]:
     """Yield lines that say how the benchmark executes answers, if it does."""
     if record["executes"]:
+        # The record of a run spec has its name under `name`.
         run_spec = record.get("run_spec") or record["name"]
         yield from ("", f"the benchmark {how_executed(run_spec, record['executes'])}")
     if record.get("needs_permission"):
@@ -223,10 +259,10 @@ def details(record: Record) -> str:
             title = "arguments, in config.type:"
         lines += ["", title]
         lines += [f"  {line}" for line in parameters]
-    if every := record.get("arguments_of_every_run_spec"):
+    if common := record.get("arguments_of_every_run_spec"):
         lines += [
             "",
-            f"arguments of every run spec, if the scenario accepts them: {', '.join(every)}",
+            f"arguments of every run spec, if the scenario accepts them: {', '.join(common)}",
         ]
     for note in record.get("notes", ()):
         lines += ["", f"note: {note}"]
@@ -239,9 +275,11 @@ def details(record: Record) -> str:
             "which eval-factory cannot ask for"
         )
     else:
-        schema = "`eval-factory schema run_config > run_config.schema.json` next to this file"
-        first_line = "# yaml-language-server: $schema=run_config.schema.json"
-        last_line = f"for completion in an editor: {schema}, and as its first line: {first_line}"
+        last_line = (
+            "for completion in an editor: "
+            "`eval-factory schema run_config > run_config.schema.json` next to this file, "
+            "and as its first line: # yaml-language-server: $schema=run_config.schema.json"
+        )
     shown = list(_commented(lines))
     if (prompt := record.get("judge_prompt")) is not None:
         shown += ["#", "# the prompt of a judge; placeholders are in braces:", "#"]
@@ -255,15 +293,14 @@ def details(record: Record) -> str:
 
 
 def _facts(record: Record) -> list[str]:
-    """Return a line for each known fact."""
-    published = ""  # the publication of a run spec's data is unknown
+    """Return a line for each known fact. The record of a run spec lacks some of the facts."""
+    main_metrics = record.get("main_metrics") or [record["main_metric"] or "HELM names none"]
+    published = ""
     if record.get("answers_public") is not None:
         negation = "" if record["answers_public"] else "not "
         published = f"{record['published'] or 'unknown'}; its answers are {negation}public"
     facts = {
-        "main metric": " or ".join(
-            record.get("main_metrics") or [record["main_metric"] or "HELM names none"]
-        ),
+        "main metric": " or ".join(main_metrics),
         "main split": record.get("main_split"),
         "endpoints": _joined(record.get("endpoint_types")),
         "judges": _joined(record["judges"]),
@@ -274,6 +311,7 @@ def _facts(record: Record) -> list[str]:
         "licence": record.get("licence"),
         "revision": record.get("revision"),
         "instances": formats.count(record.get("instances")),
+        # not shown if no row has pictures
         "with pictures": formats.count(record.get("rows_with_pictures") or None),
         "data size": _size(record.get("size_mb")),
         "public since": published,
@@ -305,46 +343,46 @@ def _reasoned_answers(record: Record) -> str:
 
 def _parameter_lines(record: Record) -> Iterable[str]:
     """Yield lines about the parameters of a task, or the arguments of a run spec."""
-    if "any_parameter" in record:
-        yield from (
-            run_entry.signature(name, properties)
-            for name, properties in record["parameters"].items()
-        )
+    if "any_parameter" in record:  # only the record of a run spec has this key
+        for name, properties in record["parameters"].items():
+            yield run_entry.signature(name, properties)
         if record["any_parameter"]:
             yield "any"
         return
     for name, rule in record["parameters"].items():
         if rule["fixed"] is not None:
             yield f"{name}: always {rule['fixed']}"
-        else:
-            allowed = ""
-            if rule["allowed"]:
-                allowed = f", one of {', '.join(rule['allowed'])}"
-            default = ""
-            if rule["default"] is not None:
-                default = f", default {rule['default']}"
-            other_name = ""
-            if rule["other_name"]:
-                other_name = f", or as {rule['other_name']}"
-            yield (
-                f"{name}: "
-                f"{'needed' if rule['required'] else 'may be given'}{other_name}{default}{allowed}"
-            )
-            if rule["about"]:
-                yield f"  {rule['about']}"
-            # imported late: this module imports the readers of all data formats
-            from eval_factory.tasks.own_data import described_layout
+            continue
+        line = f"{name}: {'needed' if rule['required'] else 'may be given'}"
+        if rule["other_name"]:
+            line += f", or as {rule['other_name']}"
+        if rule["default"] is not None:
+            line += f", default {rule['default']}"
+        if rule["allowed"]:
+            line += f", one of {', '.join(rule['allowed'])}"
+        yield line
+        if rule["about"]:
+            yield f"  {rule['about']}"
+        # imported late: this module imports the readers of all data formats
+        from eval_factory.tasks.own_data import described_layout
 
-            layout = [file_layout(entry) for entry in rule["layout"]]
-            yield from (f"  {line}" for line in described_layout(layout, {}))
+        layout = [file_layout(entry) for entry in rule["layout"]]
+        # Without values, the names of files contain the names of parameters.
+        for layout_line in described_layout(layout, values={}):
+            yield f"  {layout_line}"
+
+
+_COMMENT_WIDTH = 110  # the maximum width of a comment without its `# `, in characters
 
 
 def _commented(lines: Iterable[str]) -> Iterable[str]:
-    """Yield the lines as YAML comments, wrapped at 110 columns."""
+    """Yield the lines as wrapped YAML comments. Continuation lines are indented by two more."""
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()) + 2)
-        parts = textwrap.wrap(line, 110, subsequent_indent=indent, break_on_hyphens=False)
-        for part in parts or [""]:
+        parts = textwrap.wrap(
+            line, _COMMENT_WIDTH, subsequent_indent=indent, break_on_hyphens=False
+        )
+        for part in parts or [""]:  # an empty line has no parts
             yield f"# {part}".rstrip()
 
 
@@ -370,6 +408,7 @@ TASK_COLUMNS = (
     "public since",
 )
 RUN_SPEC_COLUMNS = ("run spec", "parameters", "what it measures")
+_MAX_COLUMN = 48  # the maximum width of these columns without a terminal, in characters
 
 
 def show_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
@@ -409,6 +448,7 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
     for record in records:
         arguments = []
         for name, properties in record["parameters"].items():
+            # `(needed)` is left out: a name without a default or a type says enough.
             arguments.append(run_entry.signature(name, properties).replace(" (needed)", ""))
         if record["any_parameter"]:
             arguments.append("...")
@@ -424,7 +464,7 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)
     else:
-        lines = screen(Table(RUN_SPEC_COLUMNS, rows), 48)  # 48: the maximum width of a column
+        lines = screen(Table(RUN_SPEC_COLUMNS, rows), widest=_MAX_COLUMN)
         click.echo("\n".join(lines[1:]))  # without the heading, for other programs
 
 
@@ -445,10 +485,14 @@ def schema_text(name: str) -> str:
     if name not in SCHEMAS:
         hint = did_you_mean(name, SCHEMAS) or f"; there are {', '.join(SCHEMAS)}"
         raise ConfigError(f"there is no schema {name!r}{hint}")
-    if name in ("run_config", "suite"):
-        from eval_factory.config.json_schema import run_config_schema, suite_schema
+    if name == "run_config":
+        from eval_factory.config.json_schema import run_config_schema
 
-        document = (suite_schema if name == "suite" else run_config_schema)(load_framework())
+        document = run_config_schema(load_framework())
+    elif name == "suite":
+        from eval_factory.config.json_schema import suite_schema
+
+        document = suite_schema(load_framework())
     elif name == "gate_policy":
         from eval_factory.analysis.gate_policy import gate_policy_schema
 
