@@ -44,7 +44,10 @@ class TolerantStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """The encoding of the wrapped stream; callers use it to choose characters."""
+        """The encoding of the wrapped stream, by which callers choose characters.
+
+        A stream in memory has no encoding; it accepts all characters, as UTF-8 does.
+        """
         return getattr(self._stream, "encoding", None) or "utf-8"
 
     def isatty(self) -> bool:
@@ -70,7 +73,10 @@ def write_record(stdout: TextIO, record: Mapping[str, Any]) -> None:
 
 
 def discard_output(stream: TextIO) -> None:
-    """Discard everything that is in the stream's buffer or is written later."""
+    """Discard everything that is in the stream's buffer or is written later.
+
+    The stream's file descriptor becomes one of the null device.
+    """
     with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as null_device:
         os.dup2(null_device.fileno(), stream.fileno())
 
@@ -93,9 +99,10 @@ def has_no_reader(stream: TextIO) -> bool:
     """
     with contextlib.suppress(OSError, ValueError):
         poll = select.poll()
-        poll.register(stream.fileno(), 0)  # 0: wait for no event; errors are reported anyway
+        poll.register(stream.fileno(), 0)  # 0: no event is requested; errors are reported anyway
+        events_now = poll.poll(0)  # 0: do not wait
         return any(
-            event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in poll.poll(0)
+            event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in events_now
         )
     return False
 
@@ -136,18 +143,21 @@ _WIDTH = 80  # the maximum width of a text, in characters; also used if there is
 _MIN_WIDTH = 20  # the minimum width of a text, in characters
 
 
-def columns(stream: TextIO) -> int:
+def text_width(stream: TextIO) -> int:
     """Return the width of a text on this stream, from 20 to 80 characters.
 
     The width is that of the terminal, or else the environment variable COLUMNS, or else 80.
     """
+    width = _WIDTH
     if stream.isatty():
         import shutil  # imported late: it imports four compression modules
 
-        width = shutil.get_terminal_size((_WIDTH, 24)).columns
+        # 24: the usual number of lines, which is not used here
+        width = shutil.get_terminal_size(fallback=(_WIDTH, 24)).columns
     else:
         stated = os.environ.get("COLUMNS", "")
-        width = (int(stated) if stated.isdecimal() else 0) or _WIDTH
+        if stated.isdecimal() and int(stated) > 0:
+            width = int(stated)
     return min(_WIDTH, max(_MIN_WIDTH, width))
 
 
@@ -157,18 +167,21 @@ def wrapped(text: str, width: int = _WIDTH) -> str:
     Words are never broken, so that paths can be copied. Lines with the paths of the page and the
     results are not wrapped, because programs read these lines.
     """
-    shown = []
+    shown: list[str] = []
     for line in text.split("\n"):
-        indent = " " * (len(line) - len(line.lstrip(" ")))
         is_path = line.lstrip(" ").startswith(("page: ", "results: "))
-        parts = textwrap.wrap(
+        is_empty = not line.strip()
+        if is_path or is_empty:
+            shown.append(line)
+            continue
+        indent = " " * (len(line) - len(line.lstrip(" ")))
+        shown += textwrap.wrap(
             line,
             width,
             subsequent_indent=f"{indent}    ",
             break_long_words=False,
             break_on_hyphens=False,
         )
-        shown += [line] if is_path or not parts else parts
     return "\n".join(shown)
 
 
@@ -190,12 +203,10 @@ def explained_write_errors(path: Path) -> Iterator[None]:
 
 NUMBER_COLUMNS = frozenset({"instances", "data size", "size"})  # columns that are aligned right
 WRAPPED_COLUMNS = ("what it measures", "what it asks", "parameters", "needs", "where")
-"""Columns whose cells may be wrapped to several lines. Any other column is shown unwrapped or left
-out. A table always shows the first of these columns that it has.
+"""Columns whose cells may be wrapped to several lines. A table always shows the first of these
+columns that it has. All other columns are shown unwrapped, or are left out.
 """
-
 MIN_WRAPPED_WIDTH = 20  # the minimum width of a wrapped column, in characters
-
 _GAP = 2  # the space between two columns, in characters
 
 
@@ -205,9 +216,10 @@ def show_table(
     """Print a table. `columns` are the titles of its columns; the first column has the rows' names.
 
     If the terminal is too narrow, columns are left out, beginning with the last. Two columns are
-    always shown: the names, and the first column of `WRAPPED_COLUMNS`. The text of a shown cell is
-    never cut; if the two columns need more width, lines are wider than the terminal. Without a
-    terminal, the environment variable COLUMNS determines the width, or else 80.
+    always shown: the first column, and the first of `WRAPPED_COLUMNS` that the table has. If these
+    two columns need more width, lines are wider than the terminal. The text of a shown cell is
+    never cut. Without a terminal, the environment variable COLUMNS determines the width, or else
+    80.
     """
     # imported late: importing rich takes a tenth of a second
     from rich.console import Console
@@ -221,22 +233,20 @@ def show_table(
     for name in WRAPPED_COLUMNS:
         if name in columns:
             min_widths[name] = min(max_widths[name], MIN_WRAPPED_WIDTH)
-    # the column that is always shown; the last column if no column can be wrapped
+    # the second column that is always shown; the last column if no column can be wrapped
     text_column = next((name for name in WRAPPED_COLUMNS if name in columns), columns[-1])
-    shown = list(columns)
     left_out: list[str] = []
     for name in reversed(columns[1:]):
-        if name != text_column and _line_width(map(min_widths.__getitem__, shown)) > console.width:
-            shown.remove(name)
+        if name != text_column and _line_width(min_widths.values()) > console.width:
             left_out.insert(0, name)
-    console.width = max(console.width, _line_width(map(min_widths.__getitem__, shown)))
-    for name in left_out:
-        del min_widths[name]
+            del min_widths[name]
+    console.width = max(console.width, _line_width(min_widths.values()))
     widths = _column_widths(console.width, min_widths, max_widths, text_column)
+    shown = [name for name in columns if name not in left_out]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in shown:
-        side: Literal["right", "left"] = "right" if name in NUMBER_COLUMNS else "left"
-        table.add_column(name, justify=side, overflow="fold", width=widths[name])
+        alignment: Literal["right", "left"] = "right" if name in NUMBER_COLUMNS else "left"
+        table.add_column(name, justify=alignment, overflow="fold", width=widths[name])
     for row in rows:
         cells = dict(zip(columns, row, strict=True))
         table.add_row(*(Text(cells[name]) for name in shown))
@@ -248,7 +258,7 @@ def show_table(
 
 
 def _widest_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Return the width of the longest line in each column, by the column's name."""
+    """Return a dict from the name of each column to the width of its longest line."""
     max_widths = {}
     for name, *cells in zip(columns, *rows, strict=True):
         lines = chain.from_iterable(cell.splitlines() for cell in (name, *cells))
@@ -264,10 +274,10 @@ def _line_width(widths: Iterable[int]) -> int:
 def _column_widths(
     width: int, min_widths: Mapping[str, int], max_widths: Mapping[str, int], text_column: str
 ) -> dict[str, int]:
-    """Return the width of each shown column; columns that may be wrapped share the free space.
+    """Return the width of each shown column. Columns that may be wrapped share the free space.
 
     Args:
-        width: The width of a line of the table.
+        width: The width of the table.
         min_widths: The minimum width of each shown column.
         max_widths: The width of the longest line in each column.
         text_column: The column that is widened last, and can use all space that remains.
@@ -278,18 +288,18 @@ def _column_widths(
     ]
     wrapped_columns.append(text_column)
     for number, name in enumerate(wrapped_columns):
-        free_space = width - _line_width(widths.values())
+        free_space = max(0, width - _line_width(widths.values()))
         share = free_space // (len(wrapped_columns) - number)
-        widths[name] = min(max_widths[name], widths[name] + max(share, 0))
+        widths[name] = min(max_widths[name], widths[name] + share)
     return widths
 
 
-def show_lines(
+def show_tsv(
     columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None
 ) -> None:
-    """Print a table for programs: one uncut line for the columns' names and for each row.
+    """Print a table for programs: a line with the columns' names, and a line for each row.
 
-    Tabs separate the columns. An empty cell is printed as `-`.
+    Tabs separate the columns. No cell is cut, and an empty cell is printed as `-`.
     """
     for row in chain([columns], rows):
         click.echo("\t".join(" ".join(cell.split()) or "-" for cell in row), file)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eval_factory.cli.console import TSV, HomePath, show_lines, show_table
+from eval_factory.cli.console import TSV, HomePath, show_table, show_tsv
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.formats import first_of
 
 if TYPE_CHECKING:
-    from eval_factory.data.bundle import Manifest
+    from eval_factory.data.bundle import Manifest, Need
     from eval_factory.data.sources import Sources, TaskSources
 
 _TO = click.option(
@@ -37,7 +37,7 @@ def data() -> None:
 
 
 _COLUMNS = ("task", "state", "size", "needs", "where")  # the columns of `data ls`
-# the maximum number of files and data sets that the line of a task names; --json lists all
+# the maximum number of files and data sets in the column `needs`; --json lists all
 MAX_NEEDS = 2
 
 
@@ -52,11 +52,13 @@ def list_data(folder: Path | None, as_json: bool, as_tsv: bool) -> None:
     from eval_factory.data.bundle import Manifest, read_manifest
     from eval_factory.data.sources import load_sources
 
+    # Without a folder, the manifest is empty, and no file below the root is read.
     manifest = Manifest() if folder is None else read_manifest(folder)
+    root = folder or Path()
     sources = load_sources()
     records = []
     for name, task in sources.tasks.items():
-        records.append(_record(name, task, manifest, folder or Path(), sources))
+        records.append(_record(name, task, manifest, root, sources))
     if as_json:
         click.echo(json.dumps(records, indent=2))
         return
@@ -68,7 +70,7 @@ def list_data(folder: Path | None, as_json: bool, as_tsv: bool) -> None:
         needs = first_of(record["needs"], MAX_NEEDS)
         rows.append((record["task"], record["state"], size, needs, record["where"]))
     if as_tsv:
-        show_lines(_COLUMNS, rows)
+        show_tsv(_COLUMNS, rows)
     else:
         if folder is not None:
             click.echo(f"{folder}\n")
@@ -83,11 +85,13 @@ def _record(
     In the record, `size` is the size of the task's files in the bundle, in bytes, or None if the
     bundle has none of the files. `where` names the folders of these files, or else the hosts from
     which the data can be downloaded.
+
+    `root`: the folder of the bundle.
     """
     from eval_factory.data.bundle import needs_of
 
     needs = needs_of(task, manifest, root, sources)
-    listed = manifest.paths()
+    listed_files = manifest.paths()
     # the files that the bundle has; a need without files in the bundle has no paths
     paths = set(chain.from_iterable(need.paths for need in needs))
     # the first two parts of each path, such as scenarios/pubmed_qa
@@ -103,28 +107,38 @@ def _record(
         state = "incomplete" if paths else "not there"
     else:
         state = "there"
-    entries = [(source, manifest.hub_entry(source.id, source.config)) for source in task.hub]
-    count = 0 if task.listing is None else task.listing.count
-    texts = {"hub": "hub:{name}", "listing": f"{count} text files and their list"}
+    datasets = []
+    for dataset in task.hub:
+        entry = manifest.hub_entry(dataset.id, dataset.config)
+        datasets.append(
+            {
+                "id": dataset.id,
+                "config": dataset.config,
+                "pinned": dataset.revision,
+                # the revision in the bundle; None if the bundle does not have the data set
+                "here": None if entry is None else entry.revision,
+            }
+        )
     return {
         "task": name,
         "state": state,
-        "needs": [texts.get(need.kind, "{name}").format(name=need.name) for need in needs],
+        "needs": [_need_text(need, task) for need in needs],
         "missing": missing,
-        "size": sum(listed[path].size for path in paths) if paths else None,
+        "size": sum(listed_files[path].size for path in paths) if paths else None,
         "where": ", ".join(sorted(folders or hosts)) or "-",
         "sources": sorted({need.source for need in needs}),
-        "hub": [
-            {
-                "id": source.id,
-                "config": source.config,
-                "pinned": source.revision,
-                # the revision in the bundle; None if the bundle does not have the data set
-                "here": entry and entry.revision,
-            }
-            for source, entry in entries
-        ],
+        "hub": datasets,
     }
+
+
+def _need_text(need: Need, task: TaskSources) -> str:
+    """Return the text of a file, data set or folder in the list of a task's needs."""
+    if need.kind == "hub":
+        return f"hub:{need.name}"
+    if need.kind == "listing":
+        count = 0 if task.listing is None else task.listing.count
+        return f"{count} text files and their list"
+    return need.name
 
 
 @data.command("pull")
@@ -148,7 +162,7 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
     if "all" in tasks:
         names = [*sources.tasks, LEADERBOARDS]
     else:
-        # A task may also be given as `eval-factory ls --json` shows its `type`: with this prefix.
+        # In `eval-factory ls --json`, the `type` of a task has this prefix.
         names = [name.removeprefix("helm.") for name in tasks]
     pull(names, target, sources, _say)
 
@@ -165,10 +179,10 @@ def verify_data(folder: Path) -> None:
     for line in differences.lines():
         _say(line)
     if differences:
-        counts = (
-            f"{len(getattr(differences, kind))} {kind}" for kind in ("missing", "altered", "extra")
+        raise PrerequisiteError(
+            f"{folder}: differs from its manifest: {len(differences.missing)} missing, "
+            f"{len(differences.altered)} altered, {len(differences.extra)} extra"
         )
-        raise PrerequisiteError(f"{folder}: differs from its manifest: {', '.join(counts)}")
     click.echo(f"{folder}: {len(manifest.files)} files match the manifest")
 
 
@@ -250,18 +264,17 @@ def list_upstreams(as_json: bool) -> None:
         return
     for state in upstreams:
         version = state.installed or "not installed"
-        supported = ""
         if not state.works:
-            supported = f" (supported: {state.supported})"
-        click.echo(f"{state.name:8}  {state.package} {version}{supported}, in {state.place}")
-    missing = []
+            version += f" (supported: {state.supported})"
+        click.echo(f"{state.name:8}  {state.package} {version}, in {state.place}")
+    hints = []
     for state in upstreams:
+        # helm is installed together with eval-factory, and not by this command.
         if not state.works and state.name != "helm":
-            missing.append(state.name)
-    if missing:
-        click.echo("")
-    for name in missing:
-        click.echo(f"to install {name}: eval-factory upstream install {name}")
+            name = state.name
+            hints.append(f"to install {name}: eval-factory upstream install {name}")
+    if hints:
+        click.echo("\n".join(["", *hints]))
 
 
 @upstream.command("install")

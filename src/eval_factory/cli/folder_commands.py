@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from eval_factory.api import StoredResult, Verified
 
 _RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
-"""The possible relationships of an evaluator to the model's developer, in the words of the schema
-of Every Eval Ever.
+"""The relationships of an evaluator to the model's developer, as the schema of Every Eval Ever
+names them.
 """
-EXPORTS = "eval_factory.exports"  # the group of entry points for export commands of other packages
+EXPORTS = "eval_factory.exports"  # the entry points of other packages' export commands
 MAX_SHOWN = 20  # the maximum number of findings that are shown for one file; `--json` shows all
 
 
@@ -76,17 +76,17 @@ def verified_lines(verified: Verified) -> str:
     """
     if verified.findings:
         outcome = f"altered: {counted(len(verified.findings), 'finding')}"
-    elif verified.unreadable is None:
-        outcome = "intact"
-    else:
+    elif verified.unreadable is not None:
         outcome = f"cannot be verified: {verified.unreadable}"
+    else:
+        outcome = "intact"
     lines = [f"{verified.folder}: {outcome}"]
-    counts: Counter[str] = Counter()
+    findings_of_file: Counter[str] = Counter()
     for finding in verified.findings:
-        counts[finding.file] += 1
-        if counts[finding.file] <= MAX_SHOWN:
+        findings_of_file[finding.file] += 1
+        if findings_of_file[finding.file] <= MAX_SHOWN:
             lines.append(f"  {finding}")
-    for file, count in counts.items():
+    for file, count in findings_of_file.items():
         if count > MAX_SHOWN:
             lines.append(f"  {file}: {count - MAX_SHOWN} more findings (--json shows all findings)")
     lines += [f"  note: {note}" for note in verified.notes]
@@ -119,7 +119,8 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
             "reproduce --run: give a new folder with --output_dir; "
             "the original folder is never written to"
         )
-    if output_dir is None or not run_it:  # for mypy: without a folder, `run_it` is False here
+    # `output_dir is None` is only for mypy: without a folder, `run_it` is False here.
+    if output_dir is None or not run_it:
         prepared = api.reproduce(folder, output_dir)
         screen.writelines(f"{printable(line)}\n" for line in prepared.lines())
         if prepared.file is None:
@@ -165,7 +166,11 @@ def rescore(
     from eval_factory import api
 
     evaluated = api.rescore(
-        folder, output_dir, run_config, overrides=overrides, screen=tolerant_stream(sys.stderr)
+        folder,
+        output_dir,
+        run_config=run_config,
+        overrides=overrides,
+        screen=tolerant_stream(sys.stderr),
     )
     with ignore_sighup():
         tolerant_stream(sys.stdout).write(evaluated.summary + "\n")
@@ -222,8 +227,8 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
 def has_window_browser(env: Mapping[str, str], platform: str = sys.platform) -> bool:
     """Return True if a browser with a window can be opened.
 
-    Without a screen, Python would open a browser in the terminal, such as lynx. Such a browser
-    would take over the terminal of this command, and cannot show the pages.
+    Without a screen, Python would open a browser in the terminal, such as lynx. It would take over
+    the terminal of this command, and cannot show the pages.
     """
     return platform in ("darwin", "win32") or any(
         env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -286,17 +291,19 @@ def export_sheets(
     exported = workflow.export_sheets(
         folder, out, count, raters, seed=seed, kind=kind, with_reference=not no_reference
     )
-    rating_count = sum(len(answer.questions) for answer in exported.sample.answers)
-    stratum_counts = Counter(answer.stratum for answer in exported.sample.answers)
-    answer_count = len(exported.sample.stratum_of)
+    sample = exported.sample
+    answer_count = len(sample.stratum_of)  # of all answers from which the sample was drawn
+    rating_count = sum(len(answer.questions) for answer in sample.answers)
+    # `answer.stratum` is the number of a stratum, and `sample.strata` has the names.
+    drawn_of_stratum = Counter(answer.stratum for answer in sample.answers)
     lines = [
         (
-            f"sheet {exported.sample.id}: {len(exported.sample.answers)} of {answer_count} "
+            f"sheet {sample.id}: {len(sample.answers)} of {answer_count} "
             f"answers, {rating_count} ratings a rater"
         )
     ]
-    for number, name in enumerate(exported.sample.strata):
-        lines.append(f"  {stratum_counts[number]} answers of: {name}")
+    for number, name in enumerate(sample.strata):
+        lines.append(f"  {drawn_of_stratum[number]} answers of: {name}")
     lines += [
         f"  for the raters: {out} (a form and a table each; a rater fills in one of the two)",
         f"  not for the raters: {exported.sample_file}, which maps the codes to answers",
@@ -321,10 +328,10 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     from eval_factory.workflows.annotate import import_sheets
 
     imported = import_sheets(one_run(folder, "annotate import"), sheets)
-    lines = [
-        f"{imported.ratings} ratings imported"
-        + (f"; {imported.empty} rows were left empty" if imported.empty else "")
-    ]
+    first_line = f"{imported.ratings} ratings imported"
+    if imported.empty:
+        first_line += f"; {imported.empty} rows were left empty"
+    lines = [first_line]
     lines += [f"  {line}" for line in clinician_lines(imported.clinicians)]
     lines += [f"  note: {note}" for note in imported.notes]
     lines.append(f"  results: {imported.stored.folder / 'evaluation_config.yaml'}")
@@ -378,8 +385,8 @@ class _ExportGroup(click.Group):
 def _added_export(point: EntryPoint) -> click.Command:
     """Return the export command of another package.
 
-    If the package is broken, return a command that raises an error with the reason, so that all
-    other commands can still be listed and used.
+    If the command cannot be loaded, return a command that raises an error with the reason. All
+    other commands can thus be listed and used.
     """
     package = point.dist.name if point.dist is not None else point.value
     try:
@@ -552,15 +559,16 @@ def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_t
     runs = [tracked_run(stored, with_texts=with_texts) for stored in _results(folders)]
     client = mlflow_client(tracking_uri)
     for run in runs:
-        run_id, exists = log_mlflow_run(run, client, experiment)
-        click.echo(f"{run.name}: run {run_id}" + (" (was there already)" if exists else ""))
+        run_id, exists = log_mlflow_run(run, client, experiment)  # `exists`: no run was created
+        note = " (was there already)" if exists else ""
+        click.echo(f"{run.name}: run {run_id}{note}")
 
 
 def _results(folders: Sequence[Path]) -> list[StoredResult]:
     """Return the results in the folders.
 
     Raises:
-        NotReportableError: A result is the result of a demo.
+        NotReportableError: One of the results is that of a demo.
         PrerequisiteError: A folder has no result.
     """
     from eval_factory.report.exports.stored_facts import refuse_demo

@@ -89,7 +89,7 @@ def import_results(
         "published": options["published"],
         "training_cutoff": options["training_cutoff"],
     }
-    # click has converted the values already; the conversions below are for mypy.
+    # click has converted the values already; `isinstance`, `str` and `float` are for mypy.
     imported = import_all(
         sources,
         output_dir,

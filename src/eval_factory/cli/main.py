@@ -18,11 +18,11 @@ import click
 from eval_factory import __version__
 from eval_factory.cli.console import (
     HomePath,
-    columns,
     discard_output,
     flush_or_discard,
     has_no_reader,
     prepare_streams,
+    text_width,
     tolerant_stream,
     wrapped,
 )
@@ -68,10 +68,8 @@ _COMMAND_MODULES = {
 """The commands of each module. `--help` imports all of these modules. They must therefore import
 slow modules inside functions only.
 """
-
-
 _FUNCTIONS = {"import": "import_results"}
-"""The names of functions for commands whose own name is a Python keyword."""
+"""The function of a command whose name is a Python keyword."""
 
 
 class _LazyCommands(click.Group):
@@ -99,7 +97,7 @@ class _LazyCommands(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             commands = self.list_commands(ctx)
-            longer_names = []
+            longer_names = []  # such as run_eval for `run`
             for name in commands:
                 if name.startswith(f"{args[0]}_"):
                     longer_names.append(name)
@@ -171,8 +169,8 @@ def list_tasks(
     The facts are comments of a run config that you can edit. For a task with judges, they include
     the prompt that the judges get.
     """
-    given_options = (task is not None, everything, tag is not None, benchmark is not None)
-    if sum(given_options) > 1:
+    choices = (task is not None, everything, tag is not None, benchmark is not None)
+    if sum(choices) > 1:
         raise ConfigError("ls: give one of TASK, --all, --tag and --benchmark")
     # imported late, like most modules that a command needs, to keep `--help` fast
     from eval_factory.tasks.framework import load_framework
@@ -193,15 +191,15 @@ def list_tasks(
         task_listing.show_tasks(framework, tag, as_json=as_json)
     elif everything:
         task_listing.show_run_specs(framework, UPSTREAMS[upstream], as_json=as_json)
-    else:  # `lists_tasks` is False, so that `task` or `benchmark` was given
+    else:  # the user named a task or a benchmark
         if benchmark is None:
             record = task_listing.record_of(str(task), framework, UPSTREAMS[upstream])
         else:
             record = task_listing.record_of_benchmark(benchmark, framework)
-        # `details` returns a text that ends with a line break; the JSON text has none.
-        click.echo(
-            json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json
-        )
+        if as_json:
+            click.echo(json.dumps(record, indent=2))
+        else:
+            click.echo(task_listing.details(record), nl=False)  # the text ends with a line break
 
 
 @cli.command("new_benchmark")
@@ -311,7 +309,7 @@ def _say(message: str) -> None:
     for line in lines:
         text = line if line.startswith("  ") else f"{PROGRAM}: {line}"
         if screen.isatty():
-            text = wrapped(text, columns(screen))
+            text = wrapped(text, text_width(screen))
         screen.write(f"{text}\n")
 
 

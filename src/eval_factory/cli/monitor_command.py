@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eval_factory.cli.console import HomePath, columns, tolerant_stream, wrapped, write_record
+from eval_factory.cli.console import HomePath, text_width, tolerant_stream, wrapped, write_record
 from eval_factory.cli.run_command import RunOutput, show_dry_run
 from eval_factory.core.enums import EXECUTOR_NAMES
 from eval_factory.core.errors import (
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from eval_factory.monitor.panel import Panel
 
 _LOOK = "look"  # the name of the command that asks the questions once
+MAX_NOTE = 2000  # the maximum length of a note, in characters
+MAX_NAME = 200  # the maximum length of the name of a note's author, in characters
 
 
 class _LookUnlessNamed(click.Group):
@@ -126,21 +128,22 @@ def look(
 
     output = RunOutput(quiet=flags["quiet"], as_json=flags["as_json"])
     with output.failures_reported():
-        loaded = load_panel(panel, os.environ, {} if executor is None else {"executor": executor})
+        panel_flags = {} if executor is None else {"executor": executor}
+        loaded = load_panel(panel, os.environ, panel_flags)
         if flags["dry_run"]:
-            _show_panel(loaded, output, debug=ctx.obj["debug"])
+            _show_preview(loaded, output, debug=ctx.obj["debug"])
             return
         options = _run_options(output, wait=flags["wait"], no_preflight=flags["no_preflight"])
         options = replace(options, imported=imported)
         outcome = make_baseline_or_look(loaded, options, new_baseline)
-        _show(outcome, output)
+        _write_outcome(outcome, output)
     ctx.exit(outcome.exit_code)
 
 
-def _show_panel(panel: Panel, output: RunOutput, *, debug: bool) -> None:
-    """Show the preview of a look, and the drops of the scores that the look can find.
+def _show_preview(panel: Panel, output: RunOutput, *, debug: bool) -> None:
+    """Show the runs of a look, and the drops of the scores that the look can find.
 
-    The requests are not shown if the panel only takes imported results.
+    A panel of imported results has no runs to show.
     """
     from eval_factory.monitor.look import expected_findings_lines
     from eval_factory.workflows.suite.suite_preview import preview_suite
@@ -161,16 +164,16 @@ def _run_options(output: RunOutput, *, wait: bool, no_preflight: bool = False) -
     from eval_factory.workflows.suite.suite_report import SuiteOptions
 
     screen = output.screen()
-    shown = RunOutput(quiet=output.quiet or output.as_json)
+    progress_output = RunOutput(quiet=output.quiet or output.as_json)
     return RunOptions(
         env=os.environ,
         say=lambda text: screen.write(own_lines(text) + "\n"),
-        progress_view=lambda folder: progress_view(folder, shown),
+        progress_view=lambda folder: progress_view(folder, progress_output),
         suite_options=SuiteOptions(no_preflight=no_preflight, wait=wait),
     )
 
 
-def _show(outcome: MonitorOutcome, output: RunOutput) -> None:
+def _write_outcome(outcome: MonitorOutcome, output: RunOutput) -> None:
     """Write the outcome of the command `look` or `change` to standard output."""
     with ignore_sighup():
         if output.as_json:
@@ -183,17 +186,18 @@ def _show(outcome: MonitorOutcome, output: RunOutput) -> None:
             }
             write_record(output.stdout, record)
         else:
-            text = own_lines("\n".join(outcome.lines[:1] if output.quiet else outcome.lines))
-            output.stdout.write(wrapped(text, columns(output.stdout)) + "\n")
+            lines = outcome.lines[:1] if output.quiet else outcome.lines
+            text = own_lines("\n".join(lines))
+            output.stdout.write(wrapped(text, text_width(output.stdout)) + "\n")
 
 
-def _print(lines: Sequence[str]) -> None:
+def _write_lines(lines: Sequence[str]) -> None:
     """Write the lines to standard output."""
     tolerant_stream(sys.stdout).write(own_lines("\n".join(lines)) + "\n")
 
 
 def _say(text: str) -> None:
-    """Write a line to standard error."""
+    """Write a message to standard error."""
     tolerant_stream(sys.stderr).write(own_lines(text) + "\n")
 
 
@@ -226,9 +230,10 @@ def status(panel: Path) -> None:
 
     folder = _folder_of(panel)
     history = Ledger(folder).read()
-    problems = [f"THE LEDGER WAS CHANGED: {problem}" for problem in history.problems]
-    # The lines of a changed ledger are not shown, because they may be wrong.
-    _print(problems or status_lines(str(folder), history))
+    if history.problems:  # the state of a changed ledger is not shown, because it may be wrong
+        _write_lines([f"THE LEDGER WAS CHANGED: {problem}" for problem in history.problems])
+    else:
+        _write_lines(status_lines(str(folder), history))
 
 
 @monitor.command("verify")
@@ -258,7 +263,7 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
     lines = [f"{folder}: {state}", *(f"  {finding}" for finding in findings)]
     if not history.problems:
         lines += [f"  {text}" for text in computed_otherwise(history)]
-    _print([*lines, f"last line of the ledger: {history.head}"])
+    _write_lines([*lines, f"last line of the ledger: {history.head}"])
     ctx.exit(NotReportableError.exit_code if findings else 0)
 
 
@@ -297,7 +302,10 @@ def note(panel: Path, text: str, by: str) -> None:
 
     if not text.strip() or not by.strip():
         raise ConfigError("monitor note: a note needs a text and a name")
-    line = write_note(Ledger(_folder_of(panel)), one_line(text, 2000), one_line(by, 200), _say)
+    ledger = Ledger(_folder_of(panel))
+    line = write_note(
+        ledger, one_line(text, limit=MAX_NOTE), one_line(by, limit=MAX_NAME), say=_say
+    )
     click.echo(f"line {line['number']}")
 
 
@@ -320,5 +328,5 @@ def change(ctx: click.Context, panel: Path, new_target: Path, wait: bool, as_jso
     with output.failures_reported():
         options = _run_options(output, wait=wait)
         outcome = decide_change(load_panel(panel, os.environ), new_target, options)
-        _show(outcome, output)
+        _write_outcome(outcome, output)
     ctx.exit(outcome.exit_code)

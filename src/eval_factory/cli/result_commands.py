@@ -79,18 +79,15 @@ def compare(
     compared = api.compare(
         folders, metric=metric, margin=margin, allow=allowed, min_paired=min_paired
     )
+    flips = None  # the texts of the instances on which the two results differ
     if flags["with_texts"] and compared.comparable:
-        texts = report.texts_of_flips(compared.comparisons[0])  # two folders have one comparison
-    else:
-        texts = None
+        flips = report.texts_of_flips(compared.comparisons[0])  # two folders have one comparison
     if flags["as_json"]:
-        text = json.dumps(report.comparison_document(compared, texts), indent=2) + "\n"
+        text = json.dumps(report.comparison_document(compared, flips), indent=2) + "\n"
+    elif flags["as_markdown"]:
+        text = own_lines(report.comparison_markdown(compared))
     else:
-        text = own_lines(
-            report.comparison_markdown(compared)
-            if flags["as_markdown"]
-            else report.comparison_text(compared, texts)
-        )
+        text = own_lines(report.comparison_text(compared, flips))
     tolerant_stream(sys.stdout).write(text)
     if not compared.comparable:
         from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED
@@ -118,16 +115,17 @@ def repeat_options(args: Iterable[str]) -> Iterable[str]:
 
     The option is not repeated before the policy, which is a YAML file.
     """
-    option = None  # the last option, if it is one of the two
-    has_folder = False  # True if a folder follows the name of this option already
+    list_option = None  # `--candidate` or `--baseline` while its folders follow
+    has_value = False  # True if an argument follows `list_option` already
     for arg in args:
         if arg.startswith("-"):
-            option = arg if arg in ("--candidate", "--baseline") else None
-            has_folder = False
-        elif option is not None and has_folder and not arg.endswith((".yml", ".yaml")):
-            yield option
-        else:
-            has_folder = option is not None
+            list_option = arg if arg in ("--candidate", "--baseline") else None
+            has_value = False
+        elif list_option is not None:
+            is_policy = arg.endswith((".yml", ".yaml"))
+            if has_value and not is_policy:
+                yield list_option
+            has_value = True
         yield arg
 
 
@@ -269,38 +267,38 @@ def report(
 
     if purpose is not None:
         as_page = output is not None and output.suffix.lower() in (".html", ".htm")
-        paper = _text_for(purpose, folders, as_page=as_page)
+        text = _text_for(purpose, folders, as_page=as_page)
         if output is not None:
-            write_atomic(output, paper)
+            write_atomic(output, text)
             click.echo(str(output))
         else:
-            click.echo(paper, nl=False)
+            click.echo(text, nl=False)
         return
     if plots is not None:
         from eval_factory.report.drawing import write_plot_files
 
-        for path in write_plot_files(drawings_of(run_folders(folders)), plots):
-            click.echo(str(path))
+        for plot_file in write_plot_files(drawings_of(run_folders(folders)), plots):
+            click.echo(str(plot_file))
         if output is None:  # --plots alone writes no page
             return
     runs = run_folders(folders)
     if output is not None and len(folders) == 1 and is_suite_folder(folders[0]):
         from eval_factory.analysis.paper import page_of_suite
 
-        page = output
-        text = page_of_suite(folders[0], output.absolute().parent)
+        path = output
+        html = page_of_suite(folders[0], output.absolute().parent)
     elif len(runs) > 1:
-        page, text = _page_of_several(folders, output, with_texts=not no_text)
+        path, html = _page_of_several(folders, output, with_texts=not no_text)
     else:
-        page, text = _page_of_one(runs[0], output, with_texts=not no_text)
-    write_atomic(page, text, mode=PRIVATE)
-    click.echo(str(page))
+        path, html = _page_of_one(runs[0], output, with_texts=not no_text)
+    write_atomic(path, html, mode=PRIVATE)
+    click.echo(str(path))
 
 
 def _page_of_several(
     folders: Sequence[Path], output: Path | None, *, with_texts: bool
 ) -> tuple[Path, str]:
-    """Return the path and the text of the page about several results.
+    """Return the path and the HTML of the page about several results.
 
     Raises:
         ConfigError: The user did not name the page's file.
@@ -309,13 +307,11 @@ def _page_of_several(
     from eval_factory.report.reader import compared_runs, is_suite_folder
 
     if output is None:
-        pages = []
+        notes = []
         for folder in folders:
             if is_suite_folder(folder):
-                pages.append(SuiteDir(folder).results_html)
-        hint = "; ".join(f"{page} is the suite's own" for page in pages)
-        if hint:
-            hint = f" ({hint})"
+                notes.append(f"{SuiteDir(folder).results_html} is the suite's own")
+        hint = f" ({'; '.join(notes)})" if notes else ""
         raise ConfigError(
             f"report: several folders have one common page{hint}; "
             "name the page's file with -o page.html"
@@ -324,7 +320,7 @@ def _page_of_several(
 
 
 def _page_of_one(folder: Path, output: Path | None, *, with_texts: bool) -> tuple[Path, str]:
-    """Return the path and the text of the page about one result.
+    """Return the path and the HTML of the page about one result.
 
     Raises:
         ConfigError: The page would replace a different page that is part of the result.
@@ -334,27 +330,27 @@ def _page_of_one(folder: Path, output: Path | None, *, with_texts: bool) -> tupl
     from eval_factory.report.reader import load_result
 
     stored = load_result(folder)
-    text = result_page(stored, with_texts=with_texts)
+    html = result_page(stored, with_texts=with_texts)
     if output is not None:
-        return output, text
-    page = stored.folder / ("report.html" if with_texts else "report-without-texts.html")
+        return output, html
+    path = stored.folder / ("report.html" if with_texts else "report-without-texts.html")
     # SHA256SUMS may list the stored page. If a different page replaced the stored page, `verify`
     # would report the result as altered.
-    listed_digest = listed_checksums(RunDir(stored.folder)).get(page.name)
-    new_digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    listed_digest = listed_checksums(RunDir(stored.folder)).get(path.name)
+    new_digest = hashlib.sha256(html.encode("utf-8")).hexdigest()
     if listed_digest is not None and listed_digest != new_digest:
         raise ConfigError(
-            f"report: {page} is part of the result (SHA256SUMS), "
+            f"report: {path} is part of the result (SHA256SUMS), "
             "and this version's page differs: give -o page.html"
         )
-    return page, text
+    return path, html
 
 
 def _text_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str:
     """Return the text for the purpose of `--for`, about results or a panel.
 
     Raises:
-        ConfigError: The folder is a panel's folder, which the purpose does not support.
+        ConfigError: The folder is that of a panel, and the purpose is only for results.
     """
     from eval_factory.analysis.paper import written_for
     from eval_factory.report.papers import PACKS
@@ -375,9 +371,9 @@ def _text_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str:
 def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     """Return the plots of one or several results, by name.
 
-    With several results, the names of the first result's plots begin with `a-`, of the second with
-    `b-`, and so on, and there are plots of the differences. If the results cannot be compared, a
-    warning on standard error says why, and the plots of differences are left out.
+    With several results, a name begins with the letter of the result: `a-`, `b-` and so on. There
+    are also plots of the differences. If the results cannot be compared, these are left out, and a
+    warning on standard error states the reasons.
 
     Raises:
         EvalFactoryError: A folder has no result.
@@ -393,10 +389,11 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
 
     compared = api.compare(folders)
     if not compared.comparable:
-        names = ", ".join(reason.name for reason in compared.reasons)
+        reason_names = ", ".join(reason.name for reason in compared.reasons)
         hint = "'eval-factory compare' with the same folders shows the reasons in detail"
         click.echo(
-            f"warning: no plot of differences: the results cannot be compared ({names}); {hint}",
+            "warning: no plot of differences: the results cannot be compared "
+            f"({reason_names}); {hint}",
             err=True,
         )
     plots = {}
@@ -473,7 +470,7 @@ def calibrate(
         raise ConfigError(
             "calibrate: several judges get the names of their fields: leave out --judge"
         )
-    with explained_write_errors(to or labels):
+    with explained_write_errors(to or labels):  # without `to`, nothing is written
         calibrated = api.calibrate(
             labels,
             judge_labels=judge_labels,
@@ -490,7 +487,7 @@ def calibrate(
 
 
 def _calibration_json(calibrated: Calibrated) -> str:
-    """Return the figures of the only judge as JSON, or else a mapping from judges to figures."""
+    """Return the figures of the judge as JSON; of several judges, a mapping by judges' names."""
     from eval_factory.report.judge_passport import calibration_document
 
     documents = {}

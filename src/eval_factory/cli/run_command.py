@@ -19,8 +19,8 @@ import click
 
 from eval_factory.cli.console import (
     HomePath,
-    columns,
     number_or_share,
+    text_width,
     tolerant_stream,
     wrapped,
     write_record,
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunOutput:
-    """The output of a command: writes the outcome as a summary, as one line or as JSON."""
+    """Writes the outcome of a command as a summary, as one line or as JSON."""
 
     quiet: bool = False  # True: print one line about the outcome, and no progress
     as_json: bool = False  # True: print JSON records
     stdout: TextIO = field(default_factory=lambda: tolerant_stream(sys.stdout))
-    _ended: bool = False  # True if the last JSON record was written
+    _wrote_end: bool = False  # True if the last JSON record was written
 
     def screen(self) -> TextIO:
         """Return the stream for progress and warnings."""
@@ -50,7 +50,7 @@ class RunOutput:
             return io.StringIO()
         return tolerant_stream(sys.stderr)
 
-    def ended(self, evaluated: Evaluated) -> None:
+    def write_result(self, evaluated: Evaluated) -> None:
         """Write the result of a finished run to standard output."""
         from eval_factory.report.summary import headline
         from eval_factory.workflows.options import end_record
@@ -61,20 +61,27 @@ class RunOutput:
             elif self.quiet:
                 self.stdout.write(own_lines(headline(evaluated.result)) + "\n")
             else:
-                self.stdout.write(wrapped(evaluated.summary, columns(self.stdout)) + "\n")
+                self.stdout.write(wrapped(evaluated.summary, text_width(self.stdout)) + "\n")
 
-    def submitted(self, job: Submitted) -> None:
+    def write_submitted(self, job: Submitted) -> None:
         """Write that the run continues in Slurm, and the user's next action."""
         if self.as_json:
-            record = {"status": "submitted", "output_dir": str(job.folder), "error": None}
-            self._write_end({"event": "end", "exit_code": 0, **record})
+            self._write_end(
+                {
+                    "event": "end",
+                    "exit_code": 0,
+                    "status": "submitted",
+                    "output_dir": str(job.folder),
+                    "error": None,
+                }
+            )
         else:
             text = job.summary
             if self.quiet:
                 text = text.split("\n")[0]
             self.stdout.write(own_lines(text) + "\n")
 
-    def finished(self, run: Evaluated | Submitted) -> None:
+    def write_outcome(self, run: Evaluated | Submitted) -> None:
         """Write the outcome of a run.
 
         Raises:
@@ -83,23 +90,21 @@ class RunOutput:
         from eval_factory.workflows.options import Submitted
 
         if isinstance(run, Submitted):
-            self.submitted(run)
+            self.write_submitted(run)
             return
-        self.ended(run)
+        self.write_result(run)
         if run.failure is not None:
             raise NotReportableError(run.failure)
 
     @contextmanager
     def failures_reported(self) -> Iterator[None]:
-        """Run the block. With `--json`, write an error of the block as a record.
-
-        The error is raised again.
-        """
+        """Run the block. With `--json`, write a record for an error; the error is raised again."""
         try:
             yield
         except BaseException as error:
-            # click ends `--help` with the exception Exit, which is not an error
-            if self.as_json and not self._ended and not isinstance(error, click.exceptions.Exit):
+            # click raises Exit to end a command, such as `--help`: this is no error
+            is_error = not isinstance(error, click.exceptions.Exit)
+            if self.as_json and not self._wrote_end and is_error:
                 from eval_factory.workflows.options import code_of_error, failure_record
 
                 if isinstance(error, click.ClickException):  # the command line is wrong
@@ -112,7 +117,7 @@ class RunOutput:
 
     def _write_end(self, record: Mapping[str, Any]) -> None:
         """Write the last record of the command."""
-        self._ended = True
+        self._wrote_end = True
         write_record(self.stdout, record)
 
 
@@ -123,7 +128,7 @@ class RecordingCommand(click.Command):
         self, info_name: str | None, args: list[str], *rest: Any, **extra: Any
     ) -> click.Context:
         """Return click's context for the arguments."""
-        # The arguments are not parsed yet, so that `--json` is searched for in them.
+        # `--json` is searched for in the text, because the arguments are not parsed yet.
         with RunOutput(as_json="--json" in args).failures_reported():
             return super().make_context(info_name, args, *rest, **extra)
 
@@ -132,11 +137,11 @@ FLAGS: dict[str, str] = {}
 """The run config key that each option sets, by the option's name without `--`."""
 
 
-def _value(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
-    """Return a decorator that adds an option for the run config key `path`.
+def _setting(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
+    """Return a decorator that adds an option, and note in `FLAGS` which key the option sets.
 
     Args:
-        path: The dotted path of the key.
+        path: The dotted path of a run config key.
         names: The names of the option, the main name first; without names, the option has the name
             of the key.
         settings: Further arguments of `click.option`.
@@ -148,21 +153,21 @@ def _value(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
 
 @click.command("run_eval", cls=RecordingCommand)
 @click.option("--run_config", type=HomePath(), help="The run config (YAML).")
-@_value("config.output_dir", help="Folder for results; created if it does not exist.")
-@_value(
+@_setting("config.output_dir", help="Folder for results; created if it does not exist.")
+@_setting(
     "config.type", "--eval_type", help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY."
 )
-@_value("target.api_endpoint.model_id", help="The model's id at the endpoint.")
-@_value("target.api_endpoint.type", "--model_type", help="chat, completions or images.")
-@_value(
+@_setting("target.api_endpoint.model_id", help="The model's id at the endpoint.")
+@_setting("target.api_endpoint.type", "--model_type", help="chat, completions or images.")
+@_setting(
     "target.api_endpoint.url", "--model_url", help="The endpoint's base URL, or demo://baseline."
 )
-@_value(
+@_setting(
     "target.api_endpoint.api_key",
     "--api_key_name",
     help="NAME of the environment variable that holds the key.",
 )
-@_value(
+@_setting(
     "config.params.limit_samples",
     "--limit_samples",
     "--limit",
@@ -170,29 +175,29 @@ def _value(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
     help="Instances to ask, or a share (0.1); all if not given.",
 )
 @click.option("--samples", help="Ids of the instances to ask, separated by commas.")
-@_value("config.params.parallelism", type=int, help="Requests at the same time.")
-@_value(
+@_setting("config.params.parallelism", type=int, help="Requests at the same time.")
+@_setting(
     "config.params.max_new_tokens",
     type=int,
     help="Tokens that an answer may have; the benchmark's if not given.",
 )
-@_value(
+@_setting(
     "config.params.temperature", type=float, help="The temperature; the benchmark's if not given."
 )
-@_value("config.params.top_p", type=float, help="The top_p of sampling; 1 if not given.")
-@_value("config.params.request_timeout", type=float, help="Seconds for one attempt of a request.")
-@_value("config.params.max_retries", type=int, help="Further attempts after one that fails.")
-@_value(
+@_setting("config.params.top_p", type=float, help="The top_p of sampling; 1 if not given.")
+@_setting("config.params.request_timeout", type=float, help="Seconds for one attempt of a request.")
+@_setting("config.params.max_retries", type=int, help="Further attempts after one that fails.")
+@_setting(
     "config.params.extra.data_dir",
     help="A data bundle ('eval-factory data --help'): the task's data are read from it.",
 )
-@_value("config.params.extra.offline", is_flag=True, help="Contact nothing but the endpoints.")
-@_value(
+@_setting("config.params.extra.offline", is_flag=True, help="Contact nothing but the endpoints.")
+@_setting(
     "config.params.extra.allow_code_execution",
     is_flag=True,
     help="Let a benchmark execute the model's answers.",
 )
-@_value(
+@_setting(
     "executor",
     type=click.Choice(EXECUTOR_NAMES),
     help="Where the run happens; local if not given.",
@@ -202,22 +207,22 @@ def _value(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
     is_flag=True,
     help="Wait until the job of Slurm has ended; without it, the job is only submitted.",
 )
-@_value(
+@_setting(
     "config.params.extra.max_cost",
     type=float,
     help="US dollars at which the run stops, judges included.",
 )
-@_value(
+@_setting(
     "config.params.extra.max_requests",
     type=int,
     help="Requests after which the run stops, retries included.",
 )
-@_value(
+@_setting(
     "config.params.extra.max_tokens_total",
     type=int,
     help="Tokens of prompts and answers at which the run stops.",
 )
-@_value(
+@_setting(
     "config.params.extra.max_wall_s",
     type=float,
     help="Seconds after which no more requests are sent.",
@@ -280,9 +285,8 @@ def run_eval(
 ) -> None:
     """Run one evaluation."""
     flags = _values_of_flags(values)
-    quiet = values["quiet"]
     as_json = values["as_json"]
-    output = RunOutput(quiet=quiet, as_json=as_json)
+    output = RunOutput(quiet=values["quiet"], as_json=as_json)
     with output.failures_reported():
         from eval_factory import api  # imported late, to keep `--help` fast
 
@@ -292,7 +296,7 @@ def run_eval(
             debug=values["debug"] or ctx.obj["debug"],
             no_preflight=values["no_preflight"],
             watch=values["watch"],
-            batch_choice=api.BatchChoice(values["resend"], values["batch_id"]),
+            batch_choice=api.BatchChoice(resend=values["resend"], batch_id=values["batch_id"]),
             on_launch=(lambda record: write_record(output.stdout, record)) if as_json else None,
         )
         arguments: dict[str, Any] = {
@@ -316,21 +320,21 @@ def run_eval(
             estimated = api.estimate(run_config, flags=flags, overrides=overrides)
             click.echo(json.dumps(estimated.as_dict()) if as_json else estimated.to_text())
             return
-        # `submit` only differs for Slurm: it does not wait for the job.
+        # `submit` differs from `evaluate` only for Slurm: `submit` does not wait for the job.
         run = api.evaluate if values["wait"] else api.submit
-        output.finished(run(run_config, **arguments))
+        output.write_outcome(run(run_config, **arguments))
 
 
 def _values_of_flags(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the run config values that options of the command line set, by their paths."""
+    """Return a dict from run config paths to the values that the user's options set."""
     flags = {}
     for name, path in FLAGS.items():
         value = values.get(name)
         if value is not None and value is not False:  # False: the user did not give the flag
             flags[path] = value
     if values["samples"]:
-        names = (name.strip() for name in values["samples"].split(","))
-        flags["config.params.extra.instances"] = [name for name in names if name]
+        ids = (instance_id.strip() for instance_id in values["samples"].split(","))
+        flags["config.params.extra.instances"] = [instance_id for instance_id in ids if instance_id]
     return flags
 
 
@@ -354,8 +358,10 @@ def show_dry_run(preview: DryRun, screen: TextIO) -> None:
     """Write the preview to standard output, and a warning on `screen` if a run would stop."""
     sys.stdout.write(preview.text)
     sys.stdout.flush()
-    screen.writelines(f"warning: a run would stop: {line}\n" for line in preview.would_stop[:1])
-    screen.writelines(f"  {line}\n" for line in preview.would_stop[1:])
+    if preview.would_stop:
+        first_line, *further_lines = preview.would_stop
+        screen.write(f"warning: a run would stop: {first_line}\n")
+        screen.writelines(f"  {line}\n" for line in further_lines)
 
 
 @click.command("doctor")
@@ -379,16 +385,18 @@ def doctor(
 
     if overrides and run_config is None:
         raise ConfigError("doctor: --overrides belong to a --run_config")
-    # None: the prerequisite was not tested, or does not work but is not needed by every run.
+    # The text of each value of `finding.works`. None: the prerequisite was not tested, or does not
+    # work but is not needed by every run.
     marks = {True: "ok", False: "NO", None: "-"}
     stdout = tolerant_stream(sys.stdout)
-    works = True
+    all_work = True
     for finding in examine(Request(run_config=run_config, overrides=overrides), os.environ):
-        works = works and finding.works is not False
+        all_work = all_work and finding.works is not False
         if as_json:
             write_record(stdout, vars(finding))
             continue
         first_line, *further_lines = own_lines(finding.text).split("\n")
         stdout.write(f"{marks[finding.works]:<3} {finding.about:<13} {first_line}\n")
-        stdout.writelines(f"{'':<18}{line.strip()}\n" for line in further_lines)
-    ctx.exit(0 if works else PrerequisiteError.exit_code)
+        indent = " " * 18  # the width of the two columns above, with their gaps
+        stdout.writelines(f"{indent}{line.strip()}\n" for line in further_lines)
+    ctx.exit(0 if all_work else PrerequisiteError.exit_code)

@@ -18,9 +18,9 @@ import click
 from eval_factory.cli.console import (
     TSV,
     HomePath,
-    columns,
     explained_write_errors,
-    show_lines,
+    show_tsv,
+    text_width,
     tolerant_stream,
     wrapped,
 )
@@ -164,7 +164,11 @@ def run_suite(
         from eval_factory.workflows.suite.suite_report import SuiteOptions
 
         options = SuiteOptions(
-            values["fresh"], debug, values["no_preflight"], values["reuse"], wait=values["wait"]
+            fresh=values["fresh"],
+            debug=debug,
+            no_preflight=values["no_preflight"],
+            reuse=values["reuse"],
+            wait=values["wait"],
         )
         with progress_view(suite_.folder, output) as observer:
             report = run(suite_, options, env=os.environ, screen=observer)
@@ -314,14 +318,14 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
         write_atomic(output, translation.text)
     command = "run_suite" if "suite" in translation.document else "run_eval"
     options = f"--run_config {shlex.quote(str(output))} --dry_run"
-    run_section = translation.document.get("config")
-    if run_section is not None and "type" not in run_section:  # a run config without a task
+    config_section = translation.document.get("config")  # a suite has no such section
+    if config_section is not None and "type" not in config_section:  # it names no task
         options += " --eval_type TASK"
     screen.write(own_lines(f"{output}: written; next: eval-factory {command} {options}\n"))
 
 
 LEADERBOARD_COLUMNS = ("name", "what it is", "run entries", "schema", "instances", "needs")
-# The heading of the list of leaderboards: it names the facts in the order of their lines.
+# The heading of the list of leaderboards. A leaderboard has a line for each line of the heading.
 LEADERBOARD_FACTS = """name
   what it is
   run entries, schema, instances of a run at most
@@ -329,37 +333,43 @@ LEADERBOARD_FACTS = """name
 
 
 def write_leaderboards(stream: TextIO, *, as_json: bool, as_tsv: bool) -> None:
-    """Write the list of leaderboards as text, JSON or tab-separated lines.
-
-    The text has a line for each fact about a leaderboard. Its first lines name the facts in order.
-    """
+    """Write the list of leaderboards as text, JSON or tab-separated lines."""
     # imported late, to keep `--help` fast
     from eval_factory.workflows.leaderboard.registry import load_catalogue, schema_path
 
-    rows = load_catalogue().leaderboards
+    boards = load_catalogue().leaderboards
     if as_json:
         records = []
-        for row in rows:
+        for board in boards:
             records.append(
                 {
-                    **row.model_dump(by_alias=True, mode="json"),
-                    "schema_installed": schema_path(row) is not None,
-                    "needed": row.need_lines(),
+                    **board.model_dump(by_alias=True, mode="json"),
+                    "schema_installed": schema_path(board) is not None,
+                    "needed": board.need_lines(),
                 }
             )
         stream.write(json.dumps(records, indent=2) + "\n")
     elif as_tsv:
-        lines = []
-        for row in rows:
-            files = (row.conf, row.schema_file, f"{row.max_eval_instances}")
-            lines.append((row.name, row.description, *files, "; ".join(row.need_lines())))
-        show_lines(LEADERBOARD_COLUMNS, lines, stream)
+        rows = []
+        for board in boards:
+            rows.append(
+                (
+                    board.name,
+                    board.description,
+                    board.conf,
+                    board.schema_file,
+                    f"{board.max_eval_instances}",
+                    "; ".join(board.need_lines()),
+                )
+            )
+        show_tsv(LEADERBOARD_COLUMNS, rows, stream)
     else:
         texts = [LEADERBOARD_FACTS]
-        for row in rows:
-            files_text = f"{row.conf}, {row.schema_file}, {row.max_eval_instances} instances"
-            texts.append("\n  ".join((row.name, row.description, files_text, *row.need_lines())))
-        stream.write(wrapped("\n".join(texts), columns(stream)) + "\n")
+        for board in boards:
+            entries = f"{board.conf}, {board.schema_file}, {board.max_eval_instances} instances"
+            lines = [board.name, board.description, entries, *board.need_lines()]
+            texts.append("\n  ".join(lines))
+        stream.write(wrapped("\n".join(texts), text_width(stream)) + "\n")
 
 
 @click.group("leaderboard")
@@ -450,8 +460,16 @@ def run_leaderboard(
         # False: the user did not give the flag
         if values[flag] is not None and values[flag] is not False:
             flags[flag] = values[flag]
-    settings = {option: values[option] for option in ("run_config", "conf", "reasoning", "dry_run")}
-    request = LeaderboardRequest(name, flags, model=model, overrides=overrides, **settings)
+    request = LeaderboardRequest(
+        name,
+        flags,
+        run_config=values["run_config"],
+        model=model,
+        conf=values["conf"],
+        overrides=overrides,
+        reasoning=values["reasoning"],
+        dry_run=values["dry_run"],
+    )
     screen = tolerant_stream(sys.stderr)
     board = make_board(request, os.environ, screen)
     if request.dry_run:

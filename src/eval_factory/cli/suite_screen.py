@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any, NamedTuple, TextIO
@@ -18,7 +18,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from eval_factory.cli.console import columns, has_no_reader, tolerant_stream, wrapped, write_record
+from eval_factory.cli.console import (
+    has_no_reader,
+    text_width,
+    tolerant_stream,
+    wrapped,
+    write_record,
+)
 from eval_factory.cli.folder_commands import MAX_SHOWN
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.core import formats
@@ -30,12 +36,13 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.this_process import ignore_sighup
 from eval_factory.executors.progress import duration, short_number
 from eval_factory.workflows.suite import suite_journal as journal
-from eval_factory.workflows.suite import suite_status as view
+from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.suite_check import SuiteCheck
 from eval_factory.workflows.suite.suite_journal import Pause, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteReport
 from eval_factory.workflows.suite.suite_status import (
     CellFigures,
+    CellProgress,
     CellStatus,
     SuiteReader,
     SuiteStatus,
@@ -43,12 +50,16 @@ from eval_factory.workflows.suite.suite_status import (
 
 _PLAIN_INTERVAL_S = 10.0  # the time between two lines of progress, in seconds
 REFRESH_S = 0.25  # the time between two updates of the live table, in seconds
-_STATUS_WIDTH = max(map(len, RUN_STATUSES))  # the width of the column with the status
-_INTERVAL_S = 1.0  # the time after which `suite status --watch` reads the state again, in seconds
-# The maximum width of the name of a cell (a run of the suite) in the live table, in characters.
-# Only the live table cuts longer names; all other outputs show the complete name.
+_WATCH_INTERVAL_S = 1.0  # the time between two readings by `suite status --watch`, in seconds
+# Widths in characters.
+_STATUS_WIDTH = max(map(len, RUN_STATUSES))  # of the column with the status
+# The maximum width of the name of a cell (a run of the suite) in the live table. Only the live
+# table cuts longer names; all other outputs show the complete name.
 MAX_NAME = 36
-_RESUME_HINT = "the same command goes on:"
+_MIN_NAME = 12  # on a narrow terminal, the name in the live table is cut to this width
+_GAPS = 4  # the gaps between the three columns of the live table
+_UNLIMITED = 1000  # a width that no text reaches
+_RESUME_HINT = "the same command goes on:"  # the next line is the command
 
 
 class CellRow(NamedTuple):
@@ -59,35 +70,46 @@ class CellRow(NamedTuple):
     text: str  # progress, result or reason
 
 
-def cell_rows(status: SuiteStatus, text_width: int = 1000) -> list[CellRow]:
-    """Return a row for each cell. `text_width` is the width for the text next to the status."""
+def cell_rows(status: SuiteStatus, max_text: int = _UNLIMITED) -> list[CellRow]:
+    """Return a row for each cell. Counts that do not fit in `max_text` characters are left out."""
     paused = set(chain.from_iterable(pause.cells for pause in status.pauses))
     rows: list[CellRow] = []
     for cell in status.cells:
-        rows.append(CellRow(one_line(cell.name), cell.status, _cell_text(cell, paused, text_width)))
+        if cell.progress is not None:
+            text = _progress_text(cell, cell.progress, max_text)
+        else:
+            text = _outcome_text(cell, is_paused=cell.name in paused)
+        rows.append(CellRow(one_line(cell.name), cell.status, text))
     return rows
 
 
 def rows_that_fit(rows: Sequence[CellRow], max_rows: int) -> tuple[list[CellRow], str]:
-    """Return at most `max_rows` rows in their order, and a text that counts the hidden rows.
+    """Return the rows that fit in `max_rows` lines, in their order, and a text about hidden rows.
 
-    The statuses that come first in `RUN_STATUSES` are hidden last. One line is reserved for the
-    text.
+    The text is `and 3 waiting, 2 complete`, or empty if no row is hidden. The text needs one of the
+    lines. The statuses that come first in `RUN_STATUSES` are hidden last.
     """
     if len(rows) <= max_rows:
         return list(rows), ""
     order = list(RUN_STATUSES)
+    # the numbers of the rows; the first numbers are shown
     by_priority = sorted(range(len(rows)), key=lambda number: order.index(rows[number].status))
     shown = set(by_priority[: max(0, max_rows - 1)])
-    hidden = [row.status for number, row in enumerate(rows) if number not in shown]
-    names = ", ".join(f"{hidden.count(status)} {status}" for status in order if status in hidden)
-    return [rows[number] for number in sorted(shown)], f"and {names}"
+    hidden_statuses = [row.status for number, row in enumerate(rows) if number not in shown]
+    counts = []
+    for status in order:
+        if status in hidden_statuses:
+            counts.append(f"{hidden_statuses.count(status)} {status}")
+    return [rows[number] for number in sorted(shown)], f"and {', '.join(counts)}"
 
 
 def counts_line(status: SuiteStatus) -> str:
     """Return the number of cells by status: `15 cells: 4 running, 7 waiting, 3 complete`."""
-    counts = ", ".join(f"{count} {name}" for name, count in status.counts.items())
-    return counted(len(status.cells), "cell") + (f": {counts}" if counts else "")
+    line = counted(len(status.cells), "cell")
+    if status.counts:
+        counts = ", ".join(f"{count} {name}" for name, count in status.counts.items())
+        line += f": {counts}"
+    return line
 
 
 def spent_line(status: SuiteStatus) -> str:
@@ -99,28 +121,29 @@ def spent_line(status: SuiteStatus) -> str:
     line = f"asked so far: {spent.requests} requests, {short_number(spent.tokens)} tokens"
     if spent.cost:
         line += f", {formats.money(spent.cost)}"
-    limits = ", ".join(f"{name} {value:g}" for name, value in status.limits.items())
-    return line + (f"; limits: {limits}" if limits else "")
+    if status.limits:
+        limits = ", ".join(f"{name} {value:g}" for name, value in status.limits.items())
+        line += f"; limits: {limits}"
+    return line
 
 
 def progress_line(status: SuiteStatus) -> str:
     """Return the progress as a text: `2/15 cells ended, 4 running: 340/1200 requests, 2 failed`."""
-    running = []
+    running = 0
+    request_counts = []  # of the running cells that have sent requests
     for cell in status.cells:
         if cell.progress is not None:
-            running.append(cell.progress)
+            running += 1
+            if cell.progress.counts is not None:
+                request_counts.append(cell.progress.counts)
     ended = sum(cell.status not in GOING_ON for cell in status.cells)
-    line = f"{ended}/{len(status.cells)} cells ended, {len(running)} running"
-    counts = []
-    for progress in running:
-        if progress.counts is not None:
-            counts.append(progress.counts)
+    line = f"{ended}/{len(status.cells)} cells ended, {running} running"
+    if not request_counts:
+        return line
     done, total, failed = (
-        sum(count[name] for count in counts) for name in ("done", "total", "failed")
+        sum(counts[name] for counts in request_counts) for name in ("done", "total", "failed")
     )
-    if counts:
-        return f"{line}: {done}/{total} requests, {failed} failed"
-    return line
+    return f"{line}: {done}/{total} requests, {failed} failed"
 
 
 def pause_line(pause: Pause, now: float) -> str:
@@ -136,14 +159,14 @@ def pause_line(pause: Pause, now: float) -> str:
 
 
 def state_line(status: SuiteStatus, now: float) -> str:
-    """Return a line that says whether the suite is running, and since when, or when it ended."""
+    """Return a line about whether the suite is running, for how long, or when it ended."""
     folder = one_line(str(status.folder.chosen_folder))
-    if status.state == view.RUNNING:
+    if status.state == suite_status.RUNNING:
         process = ""
         if status.pid:
             process = f" (process {status.pid} on {one_line(str(status.host))})"
         return f"{folder}: running{process}{_duration_text(status.started, now)}"
-    if status.state == view.ENDED:
+    if status.state == suite_status.ENDED:
         ended = ""
         if status.ended is not None:
             ended = time.strftime(" at %Y-%m-%d %H:%M:%S", time.localtime(status.ended))
@@ -179,9 +202,9 @@ def cell_lines(status: SuiteStatus) -> list[str]:
 
 def next_lines(status: SuiteStatus) -> list[str]:
     """Return the command that resumes the suite, if the suite is neither running nor complete."""
-    if status.state == view.RUNNING or status.is_complete:
+    if status.state == suite_status.RUNNING or status.is_complete:
         return []
-    return [_RESUME_HINT, f"  {view.same_command(status)}"]
+    return [_RESUME_HINT, f"  {suite_status.same_command(status)}"]
 
 
 def result_text(figures: CellFigures) -> str:
@@ -199,27 +222,34 @@ def result_text(figures: CellFigures) -> str:
     return text
 
 
-def _cell_text(cell: CellStatus, paused: Container[str], text_width: int) -> str:
-    """Return the progress of a running cell, or the result and the reason of any other cell."""
-    if (progress := cell.progress) is not None:
-        number, run_count = progress.run
-        phase = one_line(progress.phase)
-        if run_count > 1:
-            phase = f"{number}/{run_count} {phase}"
-        counts = progress.counts_text(text_width - len(phase) - 2)
-        attempt = ""
-        if cell.attempt > 1:
-            attempt = f" (attempt {cell.attempt})"
-        text = f"{phase}{attempt}{f': {one_line(counts)}' if counts else ''}"
-        # On Slurm, add the number and place of the cell's Slurm task.
-        if cell.job is None or cell.job.task is None:
-            return text
-        return f"{text}; {one_line(cell.job.task)}"
+def _progress_text(cell: CellStatus, progress: CellProgress, max_text: int) -> str:
+    """Return the phase and the counts of a running cell, in about `max_text` characters."""
+    number, run_count = progress.run
+    phase = one_line(progress.phase)
+    if run_count > 1:
+        phase = f"{number}/{run_count} {phase}"
+    counts = progress.counts_text(max_text - len(f"{phase}: "))
+    text = phase
+    if cell.attempt > 1:
+        text += f" (attempt {cell.attempt})"
+    if counts:
+        text += f": {one_line(counts)}"
+    if cell.job is not None and cell.job.task is not None:
+        text += f"; {one_line(cell.job.task)}"
+    return text
+
+
+def _outcome_text(cell: CellStatus, *, is_paused: bool) -> str:
+    """Return the result of a cell that is not running, and the reason of its status.
+
+    `is_paused`: True if the cell waits for its endpoint.
+    """
     reason = cell.reason
-    if cell.status == RunStatus.WAITING and cell.job is None:
-        reason = None  # without a job, the status says enough
-    if cell.status == RunStatus.WAITING and cell.name in paused:
-        reason = "waits for its endpoint"
+    if cell.status == RunStatus.WAITING:
+        if is_paused:
+            reason = "waits for its endpoint"
+        elif cell.job is None:
+            reason = None  # without a job, the status says enough
     result = ""
     if cell.figures is not None:
         result = result_text(cell.figures)
@@ -245,8 +275,8 @@ def check_text(checked: SuiteCheck) -> str:
     for cell in checked.incomplete:
         reason = f": {one_line(cell.reason)}" if cell.reason else ""
         lines.append(f"  {cell.name}: {cell.status}{reason}")
-        for text in cell.to_do:
-            first_line, *further_lines = text.split("\n")
+        for action in cell.to_do:
+            first_line, *further_lines = action.split("\n")
             lines.append(f"    to do: {first_line}")
             lines += [f"      {line.strip()}" for line in further_lines]
     lines += [f"  altered: {one_line(str(finding))}" for finding in checked.altered[:MAX_SHOWN]]
@@ -298,7 +328,8 @@ class SuiteScreen(SuiteObserver):
         self._folder = folder
         self._reader = SuiteReader(folder)
         self._clock = clock
-        self._last = 0.0  # the time of the last update; 0 before the first update
+        # the time of the last call of `tick` that read the state; 0 to read it at the next call
+        self._last_tick = 0.0
         self._records = records
         self._live: Live | None = None
         if self._console.is_interactive:  # False on a terminal that cannot overwrite lines
@@ -322,37 +353,39 @@ class SuiteScreen(SuiteObserver):
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Show an event of the suite's journal."""
         if self._records is not None and event.get("event") == journal.SUITE_STARTED:
-            record = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
+            facts = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
             write_record(
-                self._records, {"event": "launch", "suite": str(self._folder.root), **record}
+                self._records, {"event": "launch", "suite": str(self._folder.root), **facts}
             )
         if self._live is not None:
-            self._last = 0.0  # updates the table at once, before the interval is over
+            self._last_tick = 0.0  # updates the table at once, before the interval is over
             self.tick()
             return
-        figures = None
+        result = ""
         if event["event"] == journal.CELL_ENDED and event["status"] in WITH_RESULT:
-            figures = view.figures_of(self._folder.cell(*journal.cell_key(event)))
-        if (
-            line := journal.event_line(event, "" if figures is None else result_text(figures))
-        ) is not None:
-            prefix = ""
-            if event["event"] == journal.SUITE_STARTED:
-                prefix = f"{self._folder.root}: "
-            self.say(one_line(f"{prefix}{line}"))
+            figures = suite_status.figures_of(self._folder.cell(*journal.cell_key(event)))
+            if figures is not None:
+                result = result_text(figures)
+        line = journal.event_line(event, result)
+        if line is None:
+            return
+        if event["event"] == journal.SUITE_STARTED:
+            line = f"{self._folder.root}: {line}"
+        self.say(one_line(line))
 
     def tick(self) -> None:
         """Show the progress of the cells, if the interval since the last update is over."""
         now = self._clock()
-        if now - self._last < (_PLAIN_INTERVAL_S if self._live is None else REFRESH_S):
+        interval = _PLAIN_INTERVAL_S if self._live is None else REFRESH_S
+        if now - self._last_tick < interval:
             return
         status = self._reader.read_status()
         if self._live is not None:
             self._live.update(live_table(status, self._console, now), refresh=True)
         # The first call prints no line: it only starts the interval.
-        elif self._last and any(cell.progress is not None for cell in status.cells):
+        elif self._last_tick and any(cell.progress is not None for cell in status.cells):
             self.say(f"  {progress_line(status)}")
-        self._last = now
+        self._last_tick = now
 
     def say(self, text: str) -> None:
         """Print a line, which is not overwritten later."""
@@ -365,13 +398,18 @@ def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
     lines = [state_line(status, now), counts_line(status), spent_line(status)]
     header = [_cropped(line) for line in lines]
     header += [_cropped(pause_line(pause, now), "yellow") for pause in status.pauses]
-    header = header[: max(1, height // 2)]
-    name_width = min(MAX_NAME, max((len(cell.name) for cell in status.cells), default=0))
-    rows = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - 4))
+    header = header[: max(1, height // 2)]  # many pauses must not hide the cells
+    longest_name = max((len(cell.name) for cell in status.cells), default=0)
+    name_width = min(MAX_NAME, longest_name)
+    rows = cell_rows(status, max_text=max(0, width - name_width - _STATUS_WIDTH - _GAPS))
+    # The terminal's last line stays empty: the cursor is there.
     shown, hidden = rows_that_fit(rows, max(0, height - len(header) - 1))
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1), expand=True)
     table.add_column(
-        no_wrap=True, overflow="ellipsis", max_width=name_width, min_width=min(name_width, 12)
+        no_wrap=True,
+        overflow="ellipsis",
+        max_width=name_width,
+        min_width=min(name_width, _MIN_NAME),
     )
     table.add_column(no_wrap=True, width=_STATUS_WIDTH)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
@@ -379,7 +417,8 @@ def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
         table.add_row(
             Text(row.name), Text(row.status, style=RUN_STATUSES[row.status].style), Text(row.text)
         )
-    return Group(*header, table, *([_cropped(hidden, "dim")] if hidden else []))
+    footer = [_cropped(hidden, "dim")] if hidden else []
+    return Group(*header, table, *footer)
 
 
 def _cropped(line: str, style: str = "") -> Text:
@@ -390,57 +429,55 @@ def _cropped(line: str, style: str = "") -> Text:
 def show_end(report: SuiteReport, output: RunOutput) -> None:
     """Write the outcome to standard output, and the reason of a failure to standard error."""
     with ignore_sighup():
-        status = view.status_of(report.folder)
+        status = suite_status.status_of(report.folder)
         if output.as_json:
             write_record(output.stdout, suite_end_record(report, status))
         elif output.quiet:
             output.stdout.write(own_lines(report.summary.split("\n")[0]) + "\n")
         else:
-            show_lines(
-                [*cell_lines(status), spent_line(status), *report.summary.split("\n")],
-                output.stdout,
-            )
+            lines = [*cell_lines(status), spent_line(status), *report.summary.split("\n")]
+            write_lines(lines, output.stdout)
         if report.exit_code and not output.as_json:
             causes = [cell for cell in report.cells if cell.exit_code == report.exit_code]
-            # If no cell has this exit code, the last line of the summary has the reason: usually
-            # why the table of results could not be written.
-            why = report.summary.split("\n")[-1]
             if causes:
                 why = f"{causes[0].name}: {one_line(causes[0].reason or causes[0].status)}"
+            else:
+                # The last line of the summary has the reason: usually why the table of results
+                # could not be written.
+                why = report.summary.split("\n")[-1]
             screen = tolerant_stream(sys.stderr)
-            screen.write(
-                wrapped(own_lines(f"exit code {report.exit_code}: {why}"), columns(screen)) + "\n"
-            )
+            text = own_lines(f"exit code {report.exit_code}: {why}")
+            screen.write(wrapped(text, text_width(screen)) + "\n")
 
 
-def show_lines(lines: Iterable[str], stdout: TextIO) -> None:
+def write_lines(lines: Iterable[str], stdout: TextIO) -> None:
     """Write the lines. On a terminal, long lines are wrapped, except commands that users copy."""
-    width = columns(stdout) if stdout.isatty() else None
     for line in lines:
         is_command = line.startswith("  eval-factory ")
-        stdout.write(
-            own_lines(line if width is None or is_command else wrapped(line, width)) + "\n"
-        )
+        text = line
+        if stdout.isatty() and not is_command:
+            text = wrapped(line, text_width(stdout))
+        stdout.write(own_lines(text) + "\n")
 
 
 def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
-    """Return the record of the suite's end, with the main numbers of all cells.
-
-    All numbers are in suite_results.yaml.
-    """
-    # Always None here, because the suite came to its end. The record of a failed command, which
-    # `failure_record` makes, has the facts about the failure under this key.
-    table = {"results": str(report.folder.results_yaml), "error": None}
-    outcome = {"event": "end", "exit_code": report.exit_code, "status": report.status}
-    return {**view.status_document(status), **outcome, **table}
+    """Return the record of the suite's end, with the main numbers of all cells."""
+    return {
+        **suite_status.status_document(status),
+        "event": "end",
+        "exit_code": report.exit_code,
+        "status": report.status,
+        "results": str(report.folder.results_yaml),
+        "error": None,  # the suite came to its end; a failed command ends with `failure_record`
+    }
 
 
 def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
     """Write the state of a suite as lines or as a JSON record."""
     if as_json:
-        stdout.write(json.dumps(view.status_document(status)) + "\n")
+        stdout.write(json.dumps(suite_status.status_document(status)) + "\n")
     else:
-        show_lines(status_lines(status, time.time()), stdout)
+        write_lines(status_lines(status, time.time()), stdout)
 
 
 def watch(
@@ -454,17 +491,19 @@ def watch(
 
     Shows the same table or lines as `run_suite`, or, with `as_json`, a record for each change.
     """
-    shown = ""
+    last_record = ""
     with nullcontext() if as_json else SuiteScreen(stdout, reader.folder) as screen:
         while True:
             status = reader.read_status()
-            if as_json and (record := json.dumps(view.status_document(status))) != shown:
-                stdout.write(f"{record}\n")
-                shown = record
-            if status.state != view.RUNNING or has_no_reader(sys.stdout):
+            if as_json:
+                record = json.dumps(suite_status.status_document(status))
+                if record != last_record:
+                    stdout.write(f"{record}\n")
+                last_record = record
+            if status.state != suite_status.RUNNING or has_no_reader(sys.stdout):
                 break
             if screen is not None:
                 screen.tick()
-            sleep(_INTERVAL_S)
+            sleep(_WATCH_INTERVAL_S)
     if not as_json:
         show_status(reader.read_status(), stdout, as_json=False)

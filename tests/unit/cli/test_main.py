@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from eval_factory.cli import main, task_listing
-from eval_factory.cli.console import columns, show_table, wrapped
+from eval_factory.cli.console import show_table, text_width, wrapped
 from eval_factory.cli.main import cli
 from eval_factory.cli.task_listing import SCHEMAS, schema_text
 from eval_factory.core.errors import ConfigError
@@ -218,10 +218,10 @@ def test_a_terminal_is_as_wide_as_it_is_up_to_80(
     real: int, used: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((real, 24)))
-    assert columns(Terminal()) == used
+    assert text_width(Terminal()) == used
     for stated, width in (("", 80), (str(real), used), ("wide", 80), ("0", 80)):
         monkeypatch.setenv("COLUMNS", stated)
-        assert columns(io.StringIO()) == width
+        assert text_width(io.StringIO()) == width
 
 
 ROWS = task_listing.task_rows(load_framework().evaluations)
