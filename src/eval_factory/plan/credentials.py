@@ -125,8 +125,7 @@ def credentials_of(
     for variable, value in values.items():
         if value != env.get(variable, value):  # white space was removed from the value
             report.added_keys[variable] = value or ""
-    model_urls = (endpoint.urls for endpoint in endpoints if endpoint.role == MODEL_ROLE)
-    model_origins = set(map(origin_of, chain.from_iterable(model_urls)))
+    model_origins = _model_origins(endpoints)
     without_key: list[EndpointSettings] = []  # endpoints without a required key
     helm_credentials: _HelmCredentials | None = None  # read only if a variable has no key
     for endpoint in endpoints:
@@ -164,6 +163,12 @@ def credentials_of(
     if without_key:
         raise PrerequisiteError("\n".join(dict.fromkeys(map(_what_to_set, without_key))))
     return report
+
+
+def _model_origins(endpoints: Iterable[EndpointSettings]) -> set[object]:
+    """Return the origins (scheme, host and port) of the model's URLs."""
+    urls = (endpoint.urls for endpoint in endpoints if endpoint.role == MODEL_ROLE)
+    return set(map(origin_of, chain.from_iterable(urls)))
 
 
 def _placeholder_lines(
@@ -276,8 +281,7 @@ def _key_in(
 ) -> str | None:
     """Return the key for an endpoint in HELM's credentials; None if there is no key for it.
 
-    `model_origins`: the origins (scheme, host and port) of the model's URLs. Only endpoints with
-    these origins get the key that the credentials have for an organization.
+    Only endpoints at the `model_origins` get the key that the credentials have for an organization.
     """
     deployments = helm_keys.get("deployments")
     key_by_model = {}

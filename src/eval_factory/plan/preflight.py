@@ -108,24 +108,19 @@ def probe(
         services=services_in(env),
     )
 
-    def outcome_of(server: Server) -> str | PrerequisiteError | None:
-        server.is_patient = False  # HTTP 429 (too many requests) ends the probe at once
-        try:
-            warning = _Probe(
+    probes = []
+    for server in servers.all:
+        probes.append(
+            _Probe(
                 settings=settings,
                 endpoint=endpoint,
                 servers=servers,
                 server=server,
                 env=env,
                 redactor=redactor,
-            ).warning()
-        except PrerequisiteError as error:
-            return error  # not raised, so that the outcomes of all servers are known
-        if warning is not None and len(servers.all) > 1:
-            return f"{server.messages.url}: {warning}"
-        return warning
-
-    outcomes = map_at_once(outcome_of, servers.all, at_once=len(servers.all))
+            )
+        )
+    outcomes = map_at_once(_Probe.outcome, probes, at_once=len(probes))
     return _joint_warning(outcomes)
 
 
@@ -166,6 +161,20 @@ class _Probe:
     server: Server  # the server that is probed
     env: Mapping[str, str]
     redactor: Redactor
+
+    def outcome(self) -> str | PrerequisiteError | None:
+        """Probe the server; return a warning or an error, or None if the server answered.
+
+        An error is not raised, so that the outcomes of all servers are known.
+        """
+        self.server.is_patient = False  # HTTP 429 (too many requests) ends the probe at once
+        try:
+            warning = self.warning()
+        except PrerequisiteError as error:
+            return error
+        if warning is not None and len(self.servers.all) > 1:
+            return f"{self.server.messages.url}: {warning}"
+        return warning
 
     def warning(self) -> str | None:
         """Send the request; return a warning if the server did not answer, but may answer later.
