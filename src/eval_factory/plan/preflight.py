@@ -107,19 +107,9 @@ def probe(
         shared_admission=lambda _: admission,
         services=services_in(env),
     )
-
     probes = []
     for server in servers.all:
-        probes.append(
-            _Probe(
-                settings=settings,
-                endpoint=endpoint,
-                servers=servers,
-                server=server,
-                env=env,
-                redactor=redactor,
-            )
-        )
+        probes.append(_Probe(settings, endpoint, servers, server, env, redactor))
     outcomes = map_at_once(_Probe.outcome, probes, at_once=len(probes))
     return _joint_warning(outcomes)
 
