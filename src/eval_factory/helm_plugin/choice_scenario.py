@@ -47,7 +47,8 @@ SHORT_ANSWER_INSTRUCTIONS = {
 """A language -> the instruction. The English text is the instruction of HELM's vqa_rad."""
 PICTURES = "pictures"  # the name of the folder with the pictures, within the scenario's data
 FIRST_LINE = r"\A(.*?)[^\S\n]*(?:\n|\Z)"
-"""A pattern that finds the label in an answer: the first line without white space at its end.
+"""A pattern for the label in an answer: the first line without white space at its end.
+
 HELM's adapter for choices with pictures sends no stop sequence, so lines may follow the label.
 """
 
@@ -64,12 +65,12 @@ class ChoiceScenario(helm_scenario.Scenario):  # type: ignore[misc]
 
         Args:
             name: the name of the task, under which HELM stores the scenario's data.
-            published: the name of the form in which the files are published. If the published files
-                have several parts, a colon and the name of the part to download follow, such as
+            published: the name of the form in which the files are published, such as `medexqa`. A
+                colon and the name of a part follow if only this part is downloaded, such as
                 `careqa:en`.
             tier: the tier (AfriMed-QA) or the language (SLAKE) of the questions to ask.
-            data_path: the user's own file in this form, which is read instead of a download. If a
-                set of this form has several files, `data_path` may be the folder of the files.
+            data_path: the user's own file in this form, which is read instead of a download. It may
+                be a folder if the questions of this form are in several files.
         """
         super().__init__()
         self.name = name
@@ -80,18 +81,9 @@ class ChoiceScenario(helm_scenario.Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[helm_scenario.Instance]:
         form, _, part = self._published.partition(":")
-        pattern = FORMS[form].files
         picture_folder = Path(output_path) / PICTURES
         instances = list[helm_scenario.Instance]()
-        if self._data_path is None:
-            # If the form has a pattern, the files are selected below, after this download.
-            files = downloaded(output_path, self.name, part)
-        else:
-            files = [Path(self._data_path)]
-        is_single_file = self._data_path is not None and Path(self._data_path).is_file()
-        if pattern and not is_single_file:
-            # The folder also contains files without questions. The pattern selects question files.
-            files = sorted(Path(self._data_path or output_path).glob(pattern))
+        files = self._question_files(output_path, form, part)
         for file in files:
             content = read_choice_file(file, form, picture_folder)
             raise_if_problems(file, content.problems)
@@ -103,6 +95,26 @@ class ChoiceScenario(helm_scenario.Scenario):  # type: ignore[misc]
             ]
         return instances
 
+    def _question_files(self, output_path: str, form: str, part: str) -> list[Path]:
+        """Return the files with the questions, which are downloaded if the user has no own files.
+
+        Args:
+            output_path: the folder in which HELM stores the scenario's data.
+            form: the name of the form in which the files are published.
+            part: the part of the published files; empty if there are no parts.
+        """
+        pattern = FORMS[form].files
+        if self._data_path is None:
+            files = downloaded(output_path, self.name, part)
+            folder = Path(output_path)
+        else:
+            files = [Path(self._data_path)]
+            folder = Path(self._data_path)
+        if not pattern or folder.is_file():
+            return files
+        # The folder also contains files without questions. The pattern selects question files.
+        return sorted(folder.glob(pattern))
+
 
 def _instance(
     question: ChoiceQuestion, id_prefix: str, picture_folder: Path
@@ -110,9 +122,9 @@ def _instance(
     references = [
         helm_scenario.Reference(
             helm_scenario.Output(text=text),
-            tags=[helm_scenario.CORRECT_TAG] if number == question.right else [],
+            tags=[helm_scenario.CORRECT_TAG] if index == question.right else [],
         )
-        for number, text in enumerate(question.choices)
+        for index, text in enumerate(question.choices)
     ]
     question_input = helm_scenario.Input(text=question.question)
     if question.pictures:
@@ -155,6 +167,7 @@ _CHOICES_WITH_PICTURES_ADAPTER = replace(
 
 
 def _short_answer_adapter(language: str) -> AdapterSpec:
+    # HELM's vqa_rad has the same limit of tokens.
     adapter = plain_adapter(adapters.ADAPT_GENERATION_MULTIMODAL, max_tokens=20)
     return replace(adapter, instructions=SHORT_ANSWER_INSTRUCTIONS[language])
 
@@ -211,7 +224,7 @@ def _register(
     """
 
     @run_spec_function(name)  # type: ignore[untyped-decorator]
-    def whole_set(data_path: str | None = None) -> RunSpec:
+    def run_spec_of_set(data_path: str | None = None) -> RunSpec:
         return _run_spec(name, _scenario_spec(name, published, data_path), adapter, metrics)
 
 
@@ -243,9 +256,9 @@ def medconceptsqa(subset: str = "atc_hard", data_path: str | None = None) -> Run
 
 @run_spec_function("afrimed_qa")  # type: ignore[untyped-decorator]
 def afrimed_qa(subset: str = "expert", data_path: str | None = None) -> RunSpec:
-    """Return the run spec of AfriMed-QA's multiple-choice questions of one tier, or of all tiers.
+    """Return the run spec of AfriMed-QA's multiple-choice questions.
 
-    `subset` names the tier.
+    `subset` names the tier of the questions; `all` for all tiers.
     """
     scenario = _scenario_spec("afrimed_qa", "afrimed_qa", data_path, tier=subset)
     return _run_spec(f"afrimed_qa:subset={subset}", scenario)

@@ -1,9 +1,9 @@
 """Defines the client that HELM loads by its class name, which sends HELM's requests to an endpoint.
 
-The client reads answers from the response cache, sends the other requests over kept-alive
-connections, and retries requests that fail. If a request fails for good, HELM goes on with an empty
-completion, and the journal holds the reason. A cause that affects every request (the key is wrong,
-the model is unknown, no server answers) stops the run at once.
+The client reads answers from the response cache, sends the other requests, and retries requests
+that fail. If a request fails for good, HELM goes on with an empty completion, and the journal holds
+the reason. A cause that affects every request (the key is wrong, the model is unknown, no server
+answers) stops the run at once.
 """
 
 from __future__ import annotations
@@ -64,6 +64,21 @@ BUSY_MESSAGE_INTERVAL = 10.0  # in seconds, between two messages about a rate li
 MAX_SHOWN_MODEL_NAME = 120  # the number of characters of a model's name that a warning shows
 # The text that replaces a picture in the prompt of a judge who sees no pictures.
 NOT_SHOWN = "[a picture that you are not shown]"
+_UNUSABLE = "unusable"  # the journal's outcome for a stored answer that was archived
+_UNSCORABLE = "unscorable"  # the journal's outcome for an answer that HELM cannot score
+# The fields of HELM's requests from which the body is made. Other fields are read one by one.
+_REQUEST_FIELDS = (
+    "prompt",
+    "messages",
+    "temperature",
+    "num_completions",
+    "max_tokens",
+    "stop_sequences",
+    "echo_prompt",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+)
 _FAULT_OF_ERROR = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
 """The fault that a fatal event names, by the class of the error. A class is missing here if the
 benchmark's own requests may have caused the error.
@@ -96,13 +111,9 @@ class _KeyedRequest:
     ) -> None:
         self.body = body
         self.key = settings.key_of(body, random)
-        self._settings = settings
-        self._random = random
-
-    @property
-    def random(self) -> str | None:
+        self.random = random
         """The text by which intended repeats of a request differ; None without such repeats."""
-        return self._random
+        self._settings = settings
 
     def with_changes(self, changes: Changes) -> _KeyedRequest:
         """Return the request with changed parameters, for an endpoint that refuses the original.
@@ -110,7 +121,7 @@ class _KeyedRequest:
         The answer is cached under the key of the changed request.
         """
         return _KeyedRequest(
-            self._settings, openai_api.with_changes(self.body, changes), self._random
+            self._settings, openai_api.with_changes(self.body, changes), self.random
         )
 
 
@@ -129,12 +140,11 @@ class EndpointClient(Client):  # type: ignore[misc]
             settings: the fields of `EndpointSettings`.
         """
         session = session_for(Path(cache_db).parent)
+        role = settings["role"]
         with session.lock:
-            if settings["role"] not in session.clients:
-                session.clients[settings["role"]] = Endpoint(
-                    EndpointSettings.from_args(settings), session
-                )
-            self._endpoint: Endpoint = session.clients[settings["role"]]
+            if role not in session.clients:
+                session.clients[role] = Endpoint(EndpointSettings.from_args(settings), session)
+            self._endpoint: Endpoint = session.clients[role]
 
     def make_request(self, request: Request) -> RequestResult:
         return self._endpoint.make_request(request)
@@ -154,24 +164,29 @@ class Endpoint:
         self._events = session.events
         self._cache = session.cache
         for name in settings.secret_variables:
-            session.redactor.learn(secret_in(os.environ, name) or "")
+            secret = secret_in(os.environ, name)
+            if secret is not None:
+                session.redactor.learn(secret)
+        # False if this run only scores stored answers of the model.
         self._is_asked = session.asks_model or settings.role != MODEL_ROLE
-        # Key -> the reason of a stored failure. The reasons are only needed in a run that does not
-        # ask the model.
-        self._failures = {} if self._is_asked else self._cache.failures()
-        served_url = _demo_url() if settings.is_demo else None
-        if not self._is_asked:
+        self._stored_failures: dict[str, str] = {}
+        """The key of a request -> the reason why the request failed in an earlier run."""
+        self._secret_fields: dict[str, Any] = {}
+        """Fields that are sent in every request, and never stored."""
+        if self._is_asked:
+            served_url = _demo_url() if settings.is_demo else None
+            self._secret_fields = settings.secret_fields(os.environ)
+        else:
             # No request is sent, so use a URL that does not exist: the model's server may have
             # ended, and the secret of its URL may be unset.
             served_url = "http://nobody.invalid"
-        self._secret_fields = settings.secret_fields(os.environ) if self._is_asked else {}
-        """Fields that are sent in every request, and never stored."""
+            self._stored_failures = self._cache.failures()
         self._picture_folder = RunDir(self._cache.path.parent).made_pictures
-        has_cached_answers = self._cache.has_answers(settings.role, settings.model_id)
         self._variants: list[Changes] = list(
             read_changes(self._cache.path, settings.url, settings.model_id)
         )
         """The changes with which the endpoint answered requests that it had refused unchanged."""
+        roles_that_answered = HelmRunSettings.from_environment(os.environ).probed or frozenset()
         servers = make_servers(
             settings,
             env=os.environ,
@@ -181,21 +196,22 @@ class Endpoint:
             shared_admission=lambda limit: (
                 None if session.limits is None else session.limits.admission(limit)
             ),
-            has_answered=settings.role
-            in (HelmRunSettings.from_environment(os.environ).probed or ()),
+            has_answered=settings.role in roles_that_answered,
             services=services_in(os.environ),
         )
         # The run stops if this number of first requests all fail. Cached answers show that the
-        # endpoint works; then there is no such limit.
-        first_requests = 0 if has_cached_answers else settings.stop_after_failures
+        # endpoint works, so that 0 switches this check off.
+        first_requests = settings.stop_after_failures
+        if self._cache.has_answers(settings.role, settings.model_id):
+            first_requests = 0
         self._batch = self._batched_role()
-        self._keys_of_earlier_passes = set[str]()
-        if RunDir(self._cache.path.parent).batches.is_file():
-            self._keys_of_earlier_passes = self._cache.answered_in_this_run(self._role)
         if self._batch is not None:
             # With batches, an answer 429 always uses up a retry.
             for server in servers.all:
                 server.is_patient = False
+        self._keys_of_earlier_passes = set[str]()  # see `_is_of_earlier_pass`
+        if RunDir(self._cache.path.parent).batches.is_file():
+            self._keys_of_earlier_passes = self._cache.answered_in_this_run(self._role)
         self._client = RetryingClient(
             settings, servers, first_requests=first_requests, budget=session.spending
         )
@@ -204,25 +220,23 @@ class Endpoint:
         self._in_flight: dict[str, Future[_Reply]] = {}
         self._stopped: str | None = None  # the reason why no further request can succeed
         self._warnings: set[str] = set()  # the warnings that were emitted
-        # The monotonic time of the last message, in seconds; at first, a time that is long ago.
-        self._last_busy_message = -BUSY_MESSAGE_INTERVAL
+        self._last_busy_message = float("-inf")  # the monotonic time of the message, in seconds
 
     def make_request(self, request: Request) -> RequestResult:
         """Answer one HELM request from the cache or the endpoint."""
         try:
             keyed = self._keyed(request)
         except UnusableMedium as error:  # The request is never sent, so the journal has no entry.
-            self._session.count(self._role, failed=True)
-            return failure(str(error))
+            return self._failed(str(error))
         try:
             reply = self._reply_to(keyed)
             result = self._result(request, reply)
         except EndpointStopped:
             raise
-        except WaitsForBatch:
+        except WaitsForBatch:  # The request has not failed, so it is not counted.
             return failure("it waits for a batch")
         except RequestFailed as error:
-            message = str(error)
+            return self._failed(str(error))
         except sqlite3.Error as error:
             self._stop(
                 f"cannot write {self._cache.path}: {error}\n"
@@ -236,9 +250,12 @@ class Endpoint:
             self._cache.journal(
                 self._instant_attempt(keyed.key, AttemptState.FAILED, message, number=1)
             )
-        else:
-            self._session.count(self._role, cached=reply.cached, tokens=reply.completion.tokens)
-            return result
+            return self._failed(message)
+        self._session.count(self._role, cached=reply.cached, tokens=reply.completion.tokens)
+        return result
+
+    def _failed(self, message: str) -> RequestResult:
+        """Count a failed request, and return HELM's result for it."""
         self._session.count(self._role, failed=True)
         return failure(message)
 
@@ -259,13 +276,13 @@ class Endpoint:
 
     @property
     def settling_s(self) -> float:
-        """The seconds after the last answer for which an answer may still become doubted."""
+        """The seconds after the last answer during which an answer may still become doubted."""
         return self._client.settling_s
 
     def archive(self, key: str, reason: str) -> None:
         """Archive the answer that is stored under the key, if any, so that no run uses it."""
         if self._cache.holds(key):
-            self._cache.archive_answer(key, self._instant_attempt(key, "unusable", reason))
+            self._cache.archive_answer(key, self._instant_attempt(key, _UNUSABLE, reason))
 
     def forget(self, request: Request, reason: str) -> None:
         """Archive the answer to a request, because the answer could not be used.
@@ -280,49 +297,80 @@ class Endpoint:
 
         The answer stays cached, so the next run does not send the request again.
         """
-        self._cache.journal(self._instant_attempt(self._keyed(request).key, "unscorable", reason))
+        self._cache.journal(self._instant_attempt(self._keyed(request).key, _UNSCORABLE, reason))
 
     def _instant_attempt(
-        self, key: str, outcome: str, reason: str | None, *tokens: int | None, number: int = 0
+        self, key: str, outcome: str, reason: str | None = None, *, number: int = 0
     ) -> Attempt:
-        """Return a journal entry for an event that took no time, such as a cache hit."""
-        return Attempt(key, self._role, number, outcome, None, reason, time.time(), 0.0, *tokens)
+        """Return a journal entry for an event that took no time.
+
+        `number` is the number of the attempt; 0 if no request was sent.
+        """
+        return Attempt(
+            key,
+            self._role,
+            number,
+            outcome,
+            status=None,
+            error=reason,
+            started=time.time(),
+            latency_s=0.0,
+        )
+
+    def _cache_hit(self, key: str, completion: openai_api.Completion) -> Attempt:
+        """Return a journal entry for an answer that was read from the cache."""
+        prompt_tokens, completion_tokens = completion.tokens
+        return replace(
+            self._instant_attempt(key, AttemptState.CACHED),
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+        )
 
     def _keyed(self, request: Request) -> _KeyedRequest:
         """Return HELM's request as the body that is sent, with the body's cache key.
 
         The run is stopped if the type of the endpoint does not fit the request.
         """
+        settings = self._settings
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
         parameters = request.image_generation_parameters
-        if (parameters is None) == (self._settings.endpoint_type == openai_api.IMAGES):
+        asks_for_pictures = parameters is not None
+        if asks_for_pictures != (settings.endpoint_type == openai_api.IMAGES):
             self._stop(
                 "benchmarks that ask for pictures need target.api_endpoint.type: images, and "
                 "other benchmarks another type"
             )
-        fields["image_generation_parameters"] = None if parameters is None else vars(parameters)
-        if self._settings.structured:
+        fields["image_generation_parameters"] = vars(parameters) if asks_for_pictures else None
+        if settings.structured:
             fields["schema"] = verdict_schema()
-        media_objects = []
-        if request.multimodal_prompt is not None:
-            media_objects = request.multimodal_prompt.media_objects
-        pictures_to_judge = [] if self._role == MODEL_ROLE else judged_pictures()
-        if pictures_to_judge and self._settings.sees_images:
-            media_objects = [*pictures_to_judge, MediaObject("text/plain", text=request.prompt)]
-        elif pictures_to_judge:
+        if self._pictures_to_judge() and not settings.sees_images:
             fields["prompt"] = request.prompt.replace(FILE_MARK, NOT_SHOWN)
+        media_objects = self._media_of(request)
         if not media_objects:
-            return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
-        if self._settings.endpoint_type != openai_api.CHAT:
+            return _KeyedRequest(settings, settings.body_of(fields), request.random)
+        if settings.endpoint_type != openai_api.CHAT:
             self._stop(
                 "this benchmark shows pictures or plays sounds, which needs "
                 "target.api_endpoint.type: chat"
             )
         media_fields = [medium.to_dict() for medium in media_objects]
         fields["multimodal_prompt"] = {"media_objects": media_fields}
-        return _KeyedRequest(
-            self._settings, bridge.run_in_thread(self._settings.body_of, fields), request.random
-        )
+        # In a thread, because making the body reads the files of the media.
+        body = bridge.run_in_thread(settings.body_of, fields)
+        return _KeyedRequest(settings, body, request.random)
+
+    def _pictures_to_judge(self) -> list[MediaObject]:
+        """Return the pictures of the question that this endpoint judges, if it is a judge."""
+        return [] if self._role == MODEL_ROLE else judged_pictures()
+
+    def _media_of(self, request: Request) -> list[MediaObject]:
+        """Return the media and texts to send; an empty list if the request is only a prompt."""
+        pictures_to_judge = self._pictures_to_judge()
+        if pictures_to_judge and self._settings.sees_images:
+            return [*pictures_to_judge, MediaObject("text/plain", text=request.prompt)]
+        if request.multimodal_prompt is None:
+            return []
+        return list(request.multimodal_prompt.media_objects)
 
     def _variants_of(self, keyed: _KeyedRequest) -> Iterator[_KeyedRequest]:
         """Yield each form of the request under which its answer may be cached.
@@ -333,11 +381,10 @@ class Endpoint:
         yield keyed
         with self._lock:
             variants = list(self._variants)
-        yield from (
-            keyed.with_changes(changes)
-            for changes in variants
-            if changes.keys() <= keyed.body.keys()
-        )
+        for changes in variants:
+            has_all_parameters = changes.keys() <= keyed.body.keys()
+            if has_all_parameters:
+                yield keyed.with_changes(changes)
 
     def _reply_to(self, keyed: _KeyedRequest) -> _Reply:
         """Return the reply to a request, from the cache or from the endpoint.
@@ -350,19 +397,15 @@ class Endpoint:
                 raise EndpointStopped(self._stopped)
             equal_request = self._in_flight.get(keyed.key)
             own_request: Future[_Reply] = Future()
-            self._in_flight.setdefault(keyed.key, own_request)
+            if equal_request is None:
+                self._in_flight[keyed.key] = own_request
         if equal_request is not None:
+            # Another thread asks already.
             reply = replace(bridge.wait_for(equal_request), cached=True)
-            self._cache.journal(
-                self._instant_attempt(
-                    reply.key, AttemptState.CACHED, None, *reply.completion.tokens
-                )
-            )
+            self._cache.journal(self._cache_hit(reply.key, reply.completion))
             return reply
         try:
-            cached = (self._from_cache(variant.key) for variant in self._variants_of(keyed))
-            stored = next((answer for answer in cached if answer is not None), None)
-            reply = stored or self._ask(keyed)
+            reply = self._from_cache(keyed) or self._ask(keyed)
             own_request.set_result(reply)
             return reply
         except BaseException as error:
@@ -372,8 +415,16 @@ class Endpoint:
             with self._lock:
                 del self._in_flight[keyed.key]
 
-    def _from_cache(self, key: str) -> _Reply | None:
-        """Return the cached reply; None if the cache has no usable answer for the key."""
+    def _from_cache(self, keyed: _KeyedRequest) -> _Reply | None:
+        """Return the cached reply to a request; None if the cache has no usable answer."""
+        for variant in self._variants_of(keyed):
+            reply = self._cached_reply(variant.key)
+            if reply is not None:
+                return reply
+        return None
+
+    def _cached_reply(self, key: str) -> _Reply | None:
+        """Return the reply that is cached under a key; None if it is missing or unusable."""
         try:
             stored = self._cache.get(key)
             if stored is None:
@@ -385,13 +436,11 @@ class Endpoint:
                     media.check_picture(self._picture_folder, choice.text)
         except openai_api.UnusableAnswer as error:
             # An older version cached the answer, or the answer's pictures were deleted.
-            self._cache.archive_answer(key, self._instant_attempt(key, "unusable", str(error)))
+            self._cache.archive_answer(key, self._instant_attempt(key, _UNUSABLE, str(error)))
             return None
         is_cached = not self._is_of_earlier_pass(key)
         if is_cached:
-            self._cache.journal(
-                self._instant_attempt(key, AttemptState.CACHED, None, *completion.tokens)
-            )
+            self._cache.journal(self._cache_hit(key, completion))
         return _Reply(key, completion, latency, created, cached=is_cached)
 
     def _is_of_earlier_pass(self, key: str) -> bool:
@@ -413,11 +462,10 @@ class Endpoint:
             RequestFailed: the request failed, or this run does not ask the model.
         """
         if not self._is_asked:
-            if keyed.key not in self._failures:
-                self._session.not_stored.add(keyed.key)
-            raise RequestFailed(
-                self._failures.get(keyed.key, "not asked: the model's stored answers are scored")
-            )
+            if keyed.key in self._stored_failures:
+                raise RequestFailed(self._stored_failures[keyed.key])
+            self._session.not_stored.add(keyed.key)
+            raise RequestFailed("not asked: the model's stored answers are scored")
         with self._cache.in_flight.flight(keyed.key, self._role) as flight:
             return self._answer_of(keyed, flight)
 
@@ -429,7 +477,7 @@ class Endpoint:
             number: int, outcome: str, error: RequestFailed, started: float, latency: float
         ) -> None:
             """Note a failed attempt in the journal."""
-            # Without a new reply of the batch, the journal already has this failure.
+            # `consume` returns False if the journal already has this failure.
             if batched is not None and not batched.consume():
                 return
             self._report_busy(error)
@@ -439,92 +487,117 @@ class Endpoint:
                     self._role,
                     number,
                     outcome,
-                    error.status,
-                    str(error),
-                    started,
-                    latency,
+                    status=error.status,
+                    error=str(error),
+                    started=started,
+                    latency_s=latency,
                 )
             )
             flight.landed()
 
         try:
-            body = {**keyed.body, **self._secret_fields} if self._secret_fields else keyed.body
+            body = {**keyed.body, **self._secret_fields}
             answered = self._client.ask(body, note, flight.sent, batched)
         except LimitReached as reached:
             self._session.refused(str(reached))
             raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
-            self._stop(str(error), _FAULT_OF_ERROR.get(type(error)))
+            self._stop(str(error), fault=_FAULT_OF_ERROR.get(type(error)))
+        sent = keyed
         if answered.changes:
-            keyed = keyed.with_changes(answered.changes)
+            sent = keyed.with_changes(answered.changes)
         if batched is not None and batched.waited_s is not None:
             answered = replace(answered, latency_s=batched.waited_s)
-        self._store(keyed, answered)
+        self._store(sent, answered)
         if batched is not None:
             batched.consume()  # The journal now has the reply of the batch.
-        completion = answered.completion
-        return _Reply(keyed.key, completion, answered.latency_s, answered.started, cached=False)
+        return _Reply(
+            sent.key,
+            answered.completion,
+            latency_s=answered.latency_s,
+            created=answered.started,
+            cached=False,
+        )
 
-    def _store(self, keyed: _KeyedRequest, answered: Answered) -> None:
+    def _store(self, sent: _KeyedRequest, answered: Answered) -> None:
         """Store an answer together with the request that was answered.
 
-        `keyed` already has the changes that the endpoint asked for.
+        `sent` has the changes that the endpoint asked for.
         """
         changes = answered.changes
-        judge = self._role if self._settings.structured else None
-        adjustments = []
-        for name, change in changes.items():
-            adjustments.append(adjustment_of(name, change, judge))
         completion = answered.completion
-        server_name = completion.body.get(CONVERTED_FROM)
-        if isinstance(server_name, str):
-            adjustments.append(other_form_of(server_name))
+        adjustments = self._adjustments(answered)
         for adjustment in adjustments:
             self._warn_once(adjustment)
-        times = (answered.started, answered.latency_s)
+        self._store_pictures(completion)
+        self._warn_of_path_as_model(completion.body.get("model"))
+        prompt_tokens, completion_tokens = completion.tokens
         answer = Answer(
-            keyed.key, self._role, self._settings.model_id, keyed.body, completion.body, *times
+            sent.key,
+            self._role,
+            self._settings.model_id,
+            request=sent.body,
+            response=completion.body,
+            created=answered.started,
+            latency_s=answered.latency_s,
         )
         attempt = Attempt(
-            keyed.key,
+            sent.key,
             self._role,
             answered.attempt,
             AttemptState.ANSWERED,
-            200,
-            "; ".join(adjustments) or None,
-            *times,
-            *completion.tokens,
+            status=200,
+            # An answer has no error, so this column of the journal holds the adjustments.
+            error="; ".join(adjustments) if adjustments else None,
+            started=answered.started,
+            latency_s=answered.latency_s,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
         )
+        url_and_changes = (self._settings.url, changes) if changes else None
+        server = answered.server if self._has_several_servers else None
+        self._cache.save(answer, attempt, url_and_changes, server)
+        # If the answer becomes doubted later, the session notes its key, to archive the answer.
+        answered.doubt.when_raised(partial(self._session.doubt, self._role, sent.key))
+        self._session.spending.answered(self._role, sent.body, completion)
+        with self._lock:
+            if changes and changes not in self._variants:
+                self._variants.append(dict(changes))
+
+    def _adjustments(self, answered: Answered) -> list[str]:
+        """Return the sentences about changed parameters and about an unusual form of the answer."""
+        judge = self._role if self._settings.structured else None
+        adjustments = []
+        for name, change in answered.changes.items():
+            adjustments.append(adjustment_of(name, change, judge))
+        server_name = answered.completion.body.get(CONVERTED_FROM)
+        if isinstance(server_name, str):
+            adjustments.append(other_form_of(server_name))
+        return adjustments
+
+    def _store_pictures(self, completion: openai_api.Completion) -> None:
+        """Store the pictures that the model made, if there are any."""
+        if not completion.pictures:
+            return
         try:
-            if completion.pictures:
-                media.store_pictures(self._picture_folder, completion.pictures)
+            media.store_pictures(self._picture_folder, completion.pictures)
         except OSError as error:
             self._stop(
                 f"cannot write {self._picture_folder}: {error}\n"
                 "  check the disk; the stored answers are not lost"
             )
-        url_and_changes = (self._settings.url, changes) if changes else None
-        stated_model = completion.body.get("model")
+
+    def _warn_of_path_as_model(self, stated_model: Any) -> None:
+        """Warn if the answer states a file's path as its model, in place of the model's id."""
         if openai_api.states_path(self._settings.model_id, stated_model):
             shown_name = one_line(str(stated_model), MAX_SHOWN_MODEL_NAME)
             self._warn_once(
                 f"the server states {shown_name} as its model, not {self._settings.model_id}: "
                 "set extra.max_model_mismatch: 1 if both names mean the same model"
             )
-        server = answered.server if self._has_several_servers else None
-        self._cache.save(answer, attempt, url_and_changes, server)
-        # If the answer becomes doubted later, the session notes its key, to archive the answer.
-        answered.doubt.when_raised(partial(self._session.doubt, self._role, keyed.key))
-        self._session.spending.answered(self._role, keyed.body, completion)
-        with self._lock:
-            if changes and changes not in self._variants:
-                self._variants.append(dict(changes))
 
     def _report_busy(self, error: RequestFailed) -> None:
-        """Print a line about a rate limit or about silence, at most once in an interval.
-
-        The journal holds every such failure.
-        """
+        """Print a line about a rate limit or about silence, at most once in an interval."""
         if error.status not in (429, None):  # None: there was no answer with an HTTP status.
             return
         with self._lock:
@@ -543,23 +616,23 @@ class Endpoint:
         if is_new:
             self._events.emit(logs.WARNING, role=self._role, message=message)
 
-    def _stop(self, message: str, kind: str | None = None) -> NoReturn:
+    def _stop(self, message: str, *, fault: str | None = None) -> NoReturn:
         """Report the message once, and raise EndpointStopped: no further request can succeed.
 
-        For the evaluated model this is fatal, and the run ends. For a judge this is a warning, and
-        only that judge is no longer asked.
+        The message is fatal for the evaluated model, and the run ends. It is a warning for a judge,
+        and only that judge is no longer asked.
 
         Args:
             message: the reason.
-            kind: the fault that a fatal event names.
+            fault: the kind of fault that the fatal event names, if it is known.
         """
         with self._lock:
             is_first = self._stopped is None
             self._stopped = message
         if is_first and self._role == MODEL_ROLE:
             _print_to_stderr(logs.last_message(message, os.environ))
-            fault = {"kind": kind} if kind else {}
-            self._events.emit(logs.FATAL, role=self._role, message=message, **fault)
+            kind = {} if fault is None else {"kind": fault}
+            self._events.emit(logs.FATAL, role=self._role, message=message, **kind)
         elif is_first:
             _print_to_stderr(f"warning: {message}")
             self._events.emit(logs.WARNING, role=self._role, message=message)
@@ -581,9 +654,9 @@ class Endpoint:
             self._completion(request, choice, answer_tokens) for choice in reply.completion.choices
         ]
         return RequestResult(
-            True,
-            [],
-            completions,
+            success=True,
+            embedding=[],
+            completions=completions,
             cached=reply.cached,
             request_time=reply.latency_s,
             request_datetime=int(reply.created),
@@ -592,7 +665,7 @@ class Endpoint:
     def _completion(
         self, request: Request, choice: openai_api.Choice, answer_tokens: int | None
     ) -> GeneratedOutput:
-        """Return HELM's form of a choice, which is one of the texts of an answer.
+        """Return HELM's form of one choice of an answer.
 
         `answer_tokens` is the endpoint's count of tokens in the answer; None if there is no count.
         """
@@ -602,39 +675,26 @@ class Endpoint:
             picture = MediaObject(content_type=content_type, location=str(file))
             content = MultimediaObject([picture])
             return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=content)
+        is_chat = self._settings.endpoint_type == openai_api.CHAT
         is_cut_off = choice.finish_reason == openai_api.CUT_OFF
         split = self._adapter.split_reasoning(choice.text, cut_off=is_cut_off)
         text = split.answer
         if is_cut_off and not text and self._role == MODEL_ROLE:
             self._warn_once(openai_api.cut_off_advice(request.max_tokens, answer_tokens))
         reasoning = choice.reasoning if split.thought is None else split.thought
-        if request.echo_prompt and self._settings.endpoint_type == openai_api.CHAT:
+        # Completions endpoints echo the prompt themselves.
+        if request.echo_prompt and is_chat:
             text = request.prompt + text
         output = GeneratedOutput(
             text=text,
-            logprob=sum(value for _, value in choice.tokens),
-            tokens=[Token(text=token, logprob=value) for token, value in choice.tokens],
+            logprob=sum(logprob for _, logprob in choice.tokens),
+            tokens=[Token(text=token, logprob=logprob) for token, logprob in choice.tokens],
             finish_reason={"reason": choice.finish_reason},
             thinking=Thinking(text=reasoning) if reasoning is not None else None,
         )
         # Completions endpoints may send text after this token. HELM's own client cuts there too.
-        end_token = None if self._settings.endpoint_type == openai_api.CHAT else "<|endoftext|>"
+        end_token = None if is_chat else "<|endoftext|>"
         return truncate_sequence(output, request, end_of_text_token=end_token, print_warning=False)
-
-
-# The fields of HELM's requests from which the body is made. Other fields are read one by one.
-_REQUEST_FIELDS = (
-    "prompt",
-    "messages",
-    "temperature",
-    "num_completions",
-    "max_tokens",
-    "stop_sequences",
-    "echo_prompt",
-    "top_p",
-    "presence_penalty",
-    "frequency_penalty",
-)
 
 
 def adjustment_of(name: str, change: openai_api.Change, judge: str | None = None) -> str:
@@ -672,7 +732,14 @@ def _print_to_stderr(line: str) -> None:
 def failure(message: str) -> RequestResult:
     """Return HELM's result for a request that failed for good."""
     flags = ErrorFlags(is_retriable=False, is_fatal=False)
-    return RequestResult(False, [], [], cached=False, error=message, error_flags=flags)
+    return RequestResult(
+        success=False,
+        embedding=[],
+        completions=[],
+        cached=False,
+        error=message,
+        error_flags=flags,
+    )
 
 
 @cache

@@ -29,6 +29,7 @@ from eval_factory.tasks.concordance import (
     read_concordance_file,
 )
 
+# Cached answers depend on each character of this text, its line breaks included.
 _INSTRUCTIONS = """\
 A clinical case and a hypothesis are given, and then something new is found. How does the new \
 finding change the
@@ -90,7 +91,7 @@ class ConcordanceMetric(Metric):  # type: ignore[misc]
 
     def evaluate_generation(self, _adapter: Any, state: RequestState, *_: Any) -> list[Stat]:
         answer = state.result.completions[0].text if state.result else ""
-        earned = credit((state.instance.extra_data or {})[EXPERT_COUNTS], answer)
+        earned = credit(state.instance.extra_data[EXPERT_COUNTS], answer)
         is_chosen = float(earned > 0)
         # METRICS names the two scores in this order.
         values = zip(METRICS, (earned, is_chosen), strict=True)

@@ -1,7 +1,7 @@
 """Turns conversations of a custom benchmark into HELM's instances, which are sent turn by turn.
 
-Importing this module registers the run spec of such a benchmark. Metrics and juries are those of
-HELM's configurable benchmark, which itself can only send one prompt for each instance.
+Importing this module registers the run spec of such a benchmark. HELM's configurable benchmark has
+the same metrics and juries, but it can only send one prompt for each instance.
 """
 
 from __future__ import annotations
@@ -108,8 +108,12 @@ def picture_root(output_path: str) -> Path | None:
     # HELM stores the data three levels below eval-factory's output folder.
     root = Path(output_path).absolute().parents[2]
     file = RunDir(root).model_configs / names.BENCHMARK
-    document = parse_own(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return Path(document["pictures_beside"]).parent if "pictures_beside" in document else None
+    if not file.is_file():
+        return None
+    document = parse_own(file.read_text(encoding="utf-8"))
+    if "pictures_beside" not in document:
+        return None
+    return Path(document["pictures_beside"]).parent
 
 
 def with_pictures(
@@ -120,12 +124,12 @@ def with_pictures(
     The pictures are copied into the output folder, so that the output folder can be moved. The name
     of a copy is the hash of its content, because the original name may hold a patient's name.
     """
-    copies = list[MediaObject]()
-    folder = picture_root(output_path)
-    files = []
-    if folder is not None:
-        files = [picture_file(folder, name) for name in pictures]
-    for file in files:
+    root = picture_root(output_path)
+    if root is None or not pictures:
+        return question_input
+    copies = []
+    for name in pictures:
+        file = picture_file(root, name)
         facts = facts_of(file)
         copy = Path(output_path).absolute().parent / "pictures" / facts.sha256
         # A copy of another size is incomplete: an earlier run was stopped while it copied.
@@ -133,8 +137,6 @@ def with_pictures(
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
         copies.append(MediaObject(content_type=str(facts.content_type), location=str(copy)))
-    if not copies:
-        return question_input
     return replace(question_input, multimedia_content=MultimediaObject(copies))
 
 
@@ -180,14 +182,13 @@ class ConversationScenario(helm_scenario.Scenario):  # type: ignore[misc]
                 for answer in row.incorrect
             ]
             references = [*right_replies(row.correct), *wrong]
-            extra = dict(row.further_fields) or None
             instances.append(
                 helm_scenario.Instance(
                     question_input,
                     references,
                     helm_scenario.TEST_SPLIT,
                     id=row.id,
-                    extra_data=extra,
+                    extra_data=dict(row.further_fields) if row.further_fields else None,
                 )
             )
         return instances

@@ -13,7 +13,7 @@ from eval_factory.helm_plugin.patches.patch_registry import Stage, apply_patches
 
 # helm-run imports this module before any other module of eval-factory, so set up the guard and the
 # patches of the log here.
-network_guard.take_settings_and_guard()
+network_guard.read_settings_and_set_guard()
 apply_patches(Stage.LOGGING)
 
 

@@ -7,13 +7,13 @@ cannot remove the hook. The parent process finds out which hosts are allowed (`d
 
 from __future__ import annotations
 
+import argparse
 import ipaddress
 import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ without addresses and ports, and AF_VSOCK leaves a virtual machine.
 
 
 class BlockedConnectionError(ConnectionError):
-    """An error that is raised because helm-run tried to contact a host that is not allowed, or to
-    open a socket of a family that is not allowed.
+    """An error of a helm-run that tried to contact a host, or to open a socket, that is not
+    allowed.
     """
 
 
@@ -54,11 +54,11 @@ class NetworkGuard:
     """The guard of a process: allows or refuses connections, and records the refusals."""
 
     def __init__(self, allowed: Iterable[HostAndPort]) -> None:
-        self._ports: dict[str, set[int]] = {}
+        self._ports: dict[str, set[int]] = {}  # the allowed ports of each allowed host
         for host, port in allowed:
             self.allow(host, port)
-        # An IP address that an allowed host was found to have -> the allowed ports of that host.
         self._learned: dict[str, set[int]] = {}
+        """The IP address of an allowed host -> the allowed ports of that host; see `learn`."""
         self._own_name = normal_host_name(socket.gethostname())
         self.blocked: list[str] = []
         """Each refusal in order: `host:port` of a connection, the host of a look-up, or a text such
@@ -87,6 +87,7 @@ class NetworkGuard:
         """
         if not event.startswith("socket."):
             return
+        # Python's table of audit events lists the arguments of each event.
         if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
             self._check_address(arguments[1])
         elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
@@ -160,9 +161,6 @@ def _parsed_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address 
         return None
 
 
-_guard: NetworkGuard | None = None  # the guard of this process
-
-
 def _family_name(family: int) -> str:
     try:
         return socket.AddressFamily(family).name
@@ -170,12 +168,15 @@ def _family_name(family: int) -> str:
         return str(family)
 
 
+_guard: NetworkGuard | None = None  # the guard of this process
+
+
 def guard() -> NetworkGuard | None:
     """Return the guard of this process; None if the process may contact any host."""
     return _guard
 
 
-def take_settings_and_guard() -> None:
+def read_settings_and_set_guard() -> None:
     """Read the settings of this process, and set up the guard if the settings ask for it.
 
     Further calls do not set up a second guard.
@@ -184,7 +185,7 @@ def take_settings_and_guard() -> None:
         ValueError: the settings file was not written by eval-factory.
     """
     global _guard
-    take_settings_of_the_file(sys.argv, os.environ)
+    set_variables_of_settings_file(sys.argv, os.environ)
     settings = HelmRunSettings.from_environment(os.environ)
     if settings.allowed is None or _guard is not None:
         return
@@ -206,12 +207,12 @@ def take_settings_and_guard() -> None:
     sys.addaudithook(_guard.audit)
 
 
-def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
+def set_variables_of_settings_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
     """Set the variables of the settings file in `env`, for a helm-run that a user starts by hand.
 
     The settings file is next to the model files. The variables in this file replace variables of
-    the shell. Nothing changes if there is no settings file, or if eval-factory started this
-    process: then all variables are already set.
+    the shell. Nothing changes without a settings file or without usable arguments. Nothing changes
+    either if eval-factory started this process, because all variables are then set.
 
     Args:
         argv: the arguments of helm-run.
@@ -219,11 +220,14 @@ def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]
     """
     if SETTINGS in env:
         return
-    folders = [argument for option, argument in pairwise(argv) if option == "--local-path"]
-    folder = Path(folders[-1] if folders else "prod_env")  # the folder of helm-run's model files
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    # The folder of the model files, with HELM's default.
+    parser.add_argument("--local-path", default="prod_env")
     try:
-        settings = HelmRunSettings.from_json((folder / names.SETTINGS).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+        options, _ = parser.parse_known_args(argv)
+        file = Path(options.local_path, names.SETTINGS)
+        settings = HelmRunSettings.from_json(file.read_text(encoding="utf-8"))
+    except (argparse.ArgumentError, FileNotFoundError, NotADirectoryError):
         return
     if settings.proxies is not None:
         # Keep only the proxies of the endpoints, with the addresses that the shell sets. Other

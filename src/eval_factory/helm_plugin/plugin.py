@@ -48,7 +48,7 @@ def prepare_helms_own_runner() -> None:
 
 
 end_with_parent(HelmRunSettings.from_environment(os.environ).parent)
-network_guard.take_settings_and_guard()
+network_guard.read_settings_and_set_guard()
 try:
     apply_patches(Stage.START)
 except PrerequisiteError as error:  # a required patch cannot be applied

@@ -35,9 +35,7 @@ def draw(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         monkeypatch.setattr(runner, "downsample_eval_instances", helms)
         for name, value in told.environment().items():
             monkeypatch.setenv(name, value)
-        if (patch := patch_named("draw_with_a_seed")).is_asked_for(
-            {"pubmed_qa"}, told.environment()
-        ):
+        if (patch := patch_named("draw_with_a_seed")).is_needed({"pubmed_qa"}, told.environment()):
             assert patch.apply()
         return [one.id for one in runner.downsample_eval_instances(instances, size, EVAL_SPLITS)]
 

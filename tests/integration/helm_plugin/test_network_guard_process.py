@@ -17,8 +17,8 @@ ATTEMPTS = """
 import asyncio, ctypes, json, socket, sys, urllib.request
 import requests, urllib3
 from eval_factory.helm_plugin import network_guard
-network_guard.take_settings_and_guard()
-network_guard.take_settings_and_guard()
+network_guard.read_settings_and_set_guard()
+network_guard.read_settings_and_set_guard()
 url, port = sys.argv[1], int(sys.argv[2])
 def reached(ask):
     try:

@@ -17,7 +17,7 @@ from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.network_guard import (
     BlockedConnectionError,
     NetworkGuard,
-    take_settings_of_the_file,
+    set_variables_of_settings_file,
 )
 from facts import naming
 from scripted_endpoint import ScriptedEndpoint
@@ -156,15 +156,25 @@ def argv(tmp_path: Path) -> list[str]:
 def test_they_are_taken_over_those_of_the_shell(argv: list[str], tmp_path: Path) -> None:
     env = dict(ENVIRONMENT)
     for without_a_file in (argv, ["helm-run"]):
-        take_settings_of_the_file(without_a_file, env)
+        set_variables_of_settings_file(without_a_file, env)
     assert env == ENVIRONMENT
     settings = HelmRunSettings(pins=Pins(hub={"a": "b"}), libraries={"HF_HOME": "/bundle"})
     (tmp_path / "settings.json").write_text(settings.file_text())
     started_by_eval_factory = {**env, SETTINGS: HelmRunSettings().environment()[SETTINGS]}
-    take_settings_of_the_file(argv, started_by_eval_factory)
+    set_variables_of_settings_file(argv, started_by_eval_factory)
     assert started_by_eval_factory["HF_HOME"] == "/shell", "it has set them itself"
-    take_settings_of_the_file(argv, env)
+    set_variables_of_settings_file(argv, env)
     assert env == {**ENVIRONMENT, **settings.environment()}
+    assert env["HF_HOME"] == "/bundle"
+
+
+def test_the_folder_may_be_joined_to_its_option(tmp_path: Path) -> None:
+    settings = HelmRunSettings(libraries={"HF_HOME": "/bundle"})
+    (tmp_path / "settings.json").write_text(settings.file_text())
+    env = dict(ENVIRONMENT)
+    set_variables_of_settings_file(["helm-run", "--local-path"], env)
+    assert env == ENVIRONMENT, "helm-run itself refuses an option without a value"
+    set_variables_of_settings_file(["helm-run", f"--local-path={tmp_path}"], env)
     assert env["HF_HOME"] == "/bundle"
 
 
@@ -177,6 +187,6 @@ def test_offline_a_proxy_leads_to_the_endpoint_only(
         HelmRunSettings(allowed=(), proxies=proxies).file_text()
     )
     monkeypatch.setattr(network_guard, "proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
-    take_settings_of_the_file(argv, env)
+    set_variables_of_settings_file(argv, env)
     told = HelmRunSettings(allowed=(), proxies=proxies).environment()
     assert env == {"PATH": "/bin", "HF_HOME": "/shell", **told}

@@ -33,7 +33,7 @@ from eval_factory.helm_plugin.patches import sandbox_worker, sql_worker
 from eval_factory.helm_plugin.session import run_record
 from eval_factory.tasks.upstreams import MEDHELM
 
-_START_LIMIT_S = 60.0  # for starting the interpreter and importing HELM, before the answer runs
+_START_LIMIT_S = 60.0  # the time limit for the start of a process, before an answer runs in it
 CONFINED_BY = ["bubblewrap", "seccomp", "limits of time, memory and file size"]
 """The means that confine a model's program, as the result's provenance lists them."""
 BY_SQL_WORKERS = (
@@ -44,9 +44,10 @@ BY_SQL_WORKERS = (
 APPS_LIMIT_S = 11.0  # HELM's limit for all tests of one answer
 ASSEMBLY_LIMIT_S = 30  # the time limit of the compiler, in seconds
 MAX_ASSEMBLY = 64_000_000  # the maximum size of the compiler's output, in bytes
-QUERY_LIMIT_S = 30.0  # the limit of Bird's own evaluation; HELM has no limit
-GOLD_LIMIT_S = 300.0  # the limit of a benchmark's own query
-_MAX_RESULT = 20_000_000  # bytes of the rows of a query of Bird, Spider or the Czech bank
+# the limits of a query of Bird, Spider or the Czech bank
+QUERY_LIMIT_S = 30.0  # for a model's query, as in Bird's own evaluation; HELM has no limit
+GOLD_LIMIT_S = 300.0  # for the benchmark's own query
+_MAX_RESULT = 20_000_000  # the maximum size of the rows, in bytes
 MAX_WORKERS = 4  # the maximum number of processes that execute queries
 TOTAL_LIMIT_S = 600.0
 """The limit in ehr_sql for the sum of the times of a model's slow queries. A query is slow if it
@@ -91,7 +92,9 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
         PrerequisiteError: the answer is not the cause: the sandbox no longer works.
     """
     with temporary_folder() as folder:
-        ended = _run_in_sandbox((), folder, seconds, standard_input=json.dumps(question).encode())
+        ended = _run_in_sandbox(
+            folder, seconds=seconds, standard_input=json.dumps(question).encode()
+        )
     try:
         return json.loads(ended.output)
     except (ValueError, RecursionError):
@@ -103,18 +106,18 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
 
 
 def _run_in_sandbox(
-    argv: Sequence[str],
     folder: Path,
-    seconds: float,
+    argv: Sequence[str] = (),
     *,
+    seconds: float,
     standard_input: bytes = b"",
     processes: bool = False,
 ) -> sandbox.EndedProgram:
     """Run a program in the sandbox to its end.
 
     Args:
-        argv: the program with its arguments; empty to run HELM's check of an answer.
         folder: the working directory, and the only folder to which the program can write.
+        argv: the program with its arguments; empty to run HELM's check of an answer.
         seconds: the time limit.
         standard_input: the text that the program reads.
         processes: True if the program may start other programs.
@@ -138,7 +141,8 @@ def _run_in_sandbox(
         json.dumps(settings),
     ]
     # HELM's check of an answer first imports HELM. The worker measures the answer's own time.
-    seconds += 0 if argv else _START_LIMIT_S
+    if not argv:
+        seconds += _START_LIMIT_S
     allowed = _allowed(processes=processes)
     return sandbox.run(
         worker,
@@ -182,6 +186,7 @@ def confine_python() -> None:
 
     run_record.note(executed_by=CONFINED_BY)
     code_metrics_helper.check_correctness = check_correctness
+    # HELM's metric calls `Manager().list()` for a list of results that its process shares.
     manager = SimpleNamespace(list=list)
     code_metrics.multiprocessing = SimpleNamespace(Manager=lambda: manager, Process=AppsProcess)
 
@@ -221,7 +226,7 @@ class AppsProcess:
     The replacement runs the tests of one answer in the sandbox.
     """
 
-    exitcode = 0
+    exitcode = 0  # HELM only logs it.
 
     def __init__(self, target: object, args: tuple[str, str, float, list[Any]]) -> None:  # noqa: ARG002 - HELM's call
         self._root, self._completion, self._timeout, self._results = args
@@ -280,9 +285,9 @@ def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleName
     folder = Path(program[-1]).parent.resolve()
     is_compiler = len(program) > 1  # The compiler starts other programs.
     ended = _run_in_sandbox(
-        program,
         folder,
-        float(seconds),
+        program,
+        seconds=float(seconds),
         standard_input=input.encode(),
         processes=is_compiler,
     )
@@ -304,30 +309,28 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
         shutil.copyfile(source, folder / source.name)
         output = folder / assembly.name
         program = [*argv[:-2], str(output), str(folder / source.name)]
-        ended = _run_in_sandbox(program, folder, ASSEMBLY_LIMIT_S, processes=True)
+        ended = _run_in_sandbox(folder, program, seconds=ASSEMBLY_LIMIT_S, processes=True)
         if ended.returncode != 0:
-            raise subprocess.CalledProcessError(1, list(argv), stderr="")
+            raise subprocess.CalledProcessError(returncode=1, cmd=list(argv), stderr="")
         # A symbolic link in place of the output could name a file outside of the sandbox.
         with os.fdopen(os.open(output, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             assembly.write_bytes(file.read(MAX_ASSEMBLY))
 
 
 class QueryFailed(Exception):
-    """An error that is raised because a query gave no rows: the query is not SQL, is not allowed,
-    or was ended by a limit.
+    """The error of a query that gave no rows: it is not SQL, is not allowed, or was ended by a
+    limit.
     """
 
 
 class EndedByLimit(QueryFailed):
-    """An error that is raised because a query took too much time or memory, or gave too many
-    rows.
-    """
+    """The error of a query that took too much time or memory, or gave too many rows."""
 
 
 class _Worker:
     """A process that executes queries.
 
-    The process is started at the first query, and again at the next query after the process ended.
+    The process is started at the first query. After it ended, the next query starts it again.
     """
 
     def __init__(self) -> None:
@@ -410,6 +413,7 @@ def _read_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
 
 
 _workers = [_Worker() for _ in range(min(MAX_WORKERS, os.cpu_count() or 1))]
+# Last in, first out: a worker that runs already is used before a worker that would have to start.
 _idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
 for _worker in _workers:
     _idle.put(_worker)
@@ -461,10 +465,10 @@ def execute(
 
 @cache
 def checked_database(database: Path) -> Path:
-    """Return the path of a database after a check that the file is complete.
+    """Check that the file of a database is complete, and return its path.
 
-    The check is needed, because the worker opens the database as immutable, and SQLite then ignores
-    changes in a write-ahead log or a journal.
+    The worker opens the database as immutable. SQLite then ignores changes in a write-ahead log or
+    a journal.
 
     Raises:
         RuntimeError: changes are in a file next to the database.
@@ -479,6 +483,7 @@ def checked_database(database: Path) -> Path:
     return database
 
 
+# the values that ehr_sql's own evaluation fills in; see `as_evaluated`
 CURRENT_TIME = "'2105-12-31 23:59:00'"  # All records of the database are earlier.
 NORMAL_RANGES = {
     "temperature": (35.5, 38.1),
@@ -504,56 +509,65 @@ def as_evaluated(query: str) -> str:
     function does not, because such a change can correct or break a model's query.
     """
     query = _CURRENT_TIME.sub(CURRENT_TIME, query).replace("%j", "%J")
-    # The comparison with "upper" is the index of the bound: False (0) or True (1).
-    return _BOUND.sub(
-        lambda bound: str(NORMAL_RANGES[bound[1].lower()][bound[2].lower() == "upper"]), query
-    )
+    return _BOUND.sub(_value_of_bound, query)
+
+
+def _value_of_bound(match: re.Match[str]) -> str:
+    lower, upper = NORMAL_RANGES[match[1].lower()]
+    return str(lower if match[2].lower() == "lower" else upper)
 
 
 def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
     """Return HELM's annotation of an answer of ehr_sql, with further fields.
 
-    The further fields are the unchanged rows of the gold query (None if the gold query failed), and
-    whether the answer holds a query. If the benchmark's own evaluation would execute the queries in
-    another form, `as_evaluated` holds the results of these forms.
-
-    medhelm fills in the current time in the gold query only, and never uses the stated value as the
-    gold result.
+    - `ground_truth_rows`: the rows of the gold query; None if the gold query failed.
+    - `query_written`: True if the answer holds a query.
+    - `as_evaluated`: the results of the queries in the form in which the benchmark's own evaluation
+      executes them; only if this form differs.
     """
     database = _ehr_sql_database()
-    is_medhelm = installed_upstream().name == MEDHELM.name
     gold = request_state.instance.references[0].output.text.strip()
-    gold_of_helm = _CURRENT_TIME_ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold
-    gold_rows, _ = _rows_of(database, gold_of_helm)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
-    # Rows and error are both None for a query without a statement, such as a comment.
-    predicted_rows, error = _predicted_rows(database, predicted)
-    # If the gold query gives no rows, HELM uses the stated value as the gold result.
-    stated = (request_state.instance.extra_data or {}).get("value", {})
-    annotation: dict[str, Any] = {
+    gold_rows, gold_result = _gold_results(database, gold, request_state.instance)
+    predicted_rows, error = _rows_of_model_query(database, predicted)
+    annotation = {
         "predicted_result": predicted_rows or [],
-        "ground_truth_result": gold_rows or ([] if is_medhelm else list(stated.values())),
+        "ground_truth_result": gold_result,
         "query_error": error,
         "ground_truth_rows": gold_rows,
-        "query_written": bool(predicted) and (predicted_rows is not None or error is not None),
+        "query_written": _is_query(predicted, predicted_rows, error),
     }
     evaluated_gold = as_evaluated(gold)
     evaluated = as_evaluated(predicted)
     if (evaluated_gold, evaluated) != (gold, predicted):
-        predicted_rows, error = _predicted_rows(database, evaluated)
-        gold_rows, _ = _rows_of(database, evaluated_gold)
+        predicted_rows, error = _rows_of_model_query(database, evaluated)
+        evaluated_gold_rows, _ = _rows_or_reason(database, evaluated_gold)
         annotation["as_evaluated"] = {
             "predicted_result": predicted_rows or [],
             "query_error": error,
-            "ground_truth_rows": gold_rows,
+            "ground_truth_rows": evaluated_gold_rows,
         }
     return annotation
+
+
+def _gold_results(database: Path, gold: str, instance: Any) -> tuple[Rows | None, Rows | list[Any]]:
+    """Return the rows of the gold query (None if it failed), and HELM's gold result.
+
+    If the gold query gives no rows, HELM uses the stated value as the gold result. medhelm does not
+    use the stated value, and fills in the current time in the gold query.
+    """
+    if installed_upstream().name == MEDHELM.name:
+        rows, _ = _rows_or_reason(database, _CURRENT_TIME_ANYWHERE.sub(CURRENT_TIME, gold))
+        return rows, rows or []
+    rows, _ = _rows_or_reason(database, gold)
+    stated = (instance.extra_data or {}).get("value", {})
+    return rows, rows or list(stated.values())
 
 
 def query_annotation_of(text: str) -> dict[str, Any]:
     """Return the fields of ehr_sql's annotation that do not depend on the gold query.
 
-    `text` is a trivial answer, which is equal for every question.
+    `text` is an answer that is equal for every question.
 
     Raises:
         ValueError: the benchmark's own evaluation would change the query before executing it.
@@ -561,12 +575,19 @@ def query_annotation_of(text: str) -> dict[str, Any]:
     predicted = _query_in(text)
     if as_evaluated(predicted) != predicted:
         raise ValueError("the benchmark's evaluation would change the query")
-    predicted_rows, error = _predicted_rows(_ehr_sql_database(), predicted)
+    predicted_rows, error = _rows_of_model_query(_ehr_sql_database(), predicted)
     return {
         "predicted_result": predicted_rows or [],
         "query_error": error,
-        "query_written": bool(predicted) and (predicted_rows is not None or error is not None),
+        "query_written": _is_query(predicted, predicted_rows, error),
     }
+
+
+def _is_query(text: str, rows: Rows | None, error: str | None) -> bool:
+    """Return True if a text that was executed is a query."""
+    # Rows and error are both None for a text without a statement, such as a comment.
+    has_statement = rows is not None or error is not None
+    return bool(text) and has_statement
 
 
 def _ehr_sql_database() -> Path:
@@ -579,10 +600,10 @@ def _ehr_sql_database() -> Path:
 _slow_query_times: list[float] = []  # the seconds that each slow query of the model took
 
 
-def _predicted_rows(database: Path, query: str) -> tuple[Rows | None, str | None]:
+def _rows_of_model_query(database: Path, query: str) -> tuple[Rows | None, str | None]:
     """Return the rows of a model's query, or None and the reason for the failure.
 
-    The limit of a query is shorter after many slow queries, because thousands of queries that never
+    After many slow queries, the time limit of a query is shorter: thousands of queries that never
     end would take hours.
     """
     if not query:
@@ -590,14 +611,14 @@ def _predicted_rows(database: Path, query: str) -> tuple[Rows | None, str | None
     limit = sql_worker.TIME_LIMIT_S if sum(_slow_query_times) < TOTAL_LIMIT_S else SHORT_LIMIT_S
     started = time.monotonic()
     try:
-        return _rows_of(database, query, limit)
+        return _rows_or_reason(database, query, limit)
     finally:
         seconds = time.monotonic() - started
         if seconds > SHORT_LIMIT_S:
             _slow_query_times.append(seconds)
 
 
-def _rows_of(
+def _rows_or_reason(
     database: Path, query: str, seconds: float = sql_worker.TIME_LIMIT_S
 ) -> tuple[Rows | None, str | None]:
     """Return the rows of a query, or None and the reason for the failure."""
@@ -608,16 +629,15 @@ def _rows_of(
 
 
 def tagged_query(text: str) -> str:
-    """Return the SQL in an answer, as HELM finds the SQL for Bird and Spider; else an empty str."""
+    """Return the SQL that HELM finds in an answer of Bird or Spider; an empty text without SQL."""
     tagged = _SQL_TAG.search(text)
     return tagged[1] if tagged else ""
 
 
 def _query_in(text: str) -> str:
-    """Return the SQL in an answer, as HELM finds the SQL for ehr_sql; else an empty text.
+    """Return the SQL that HELM finds in an answer of ehr_sql; an empty text without SQL.
 
-    HELM would read the name `sql` of an empty code fence as a query. Here such an answer holds no
-    query.
+    HELM would read the name `sql` of an empty code fence as a query. This function does not.
     """
     tagged = _SQL_TAG.search(text)
     query = (tagged[1] if tagged else text).strip()
@@ -651,22 +671,22 @@ def confine_czech_bank_sql() -> None:
 
 
 def annotate_by_rows(self: Any, request_state: Any) -> dict[str, Any]:
-    """Return HELM's annotation of an answer of Bird or Spider."""
+    """Return HELM's annotation of an answer of Bird or Spider, which compares the rows."""
     database = Path(self.get_database_path(request_state.instance.extra_data["db_id"])).absolute()
     (reference,) = request_state.instance.references
     (completion,) = request_state.result.completions
-    gold, _ = _rows(database, reference.output.text, of_model=False)
-    rows, error = _rows(database, tagged_query(completion.text), of_model=True)
+    gold, _ = _rows_within_limits(database, reference.output.text, of_model=False)
+    rows, error = _rows_within_limits(database, tagged_query(completion.text), of_model=True)
     return {"predicted_result": rows, "ground_truth_result": gold, "query_error": error}
 
 
 def annotate_by_text(self: Any, request_state: Any) -> dict[str, Any]:
-    """Return HELM's annotation of an answer to one of the Czech bank's questions."""
+    """Return HELM's annotation of an answer of the Czech bank, which compares texts of the rows."""
     (reference,) = request_state.instance.references
     (completion,) = request_state.result.completions
     query = completion.text.replace("```sql", "").replace("```", "")
-    rows, error = _rows(self.database, query, of_model=True)
-    gold, gold_error = _rows(self.database, reference.output.text, of_model=False)
+    rows, error = _rows_within_limits(self.database, query, of_model=True)
+    gold, gold_error = _rows_within_limits(self.database, reference.output.text, of_model=False)
     return {
         "query": query,
         "result": None if error is not None else str(rows),
@@ -676,8 +696,10 @@ def annotate_by_text(self: Any, request_state: Any) -> dict[str, Any]:
     }
 
 
-def _rows(database: Path, query: str, *, of_model: bool) -> tuple[Rows, str | None]:
-    """Return the rows of a query, or an empty list and the reason for the failure.
+def _rows_within_limits(database: Path, query: str, *, of_model: bool) -> tuple[Rows, str | None]:
+    """Return the rows of a query of Bird, Spider or the Czech bank.
+
+    If the query failed, return an empty list and the reason.
 
     Args:
         database: the SQLite file.

@@ -78,11 +78,11 @@ def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
     """Yield the length of each fragment that the summary shares with its source, in the order of
     the summary.
 
-    The algorithm is greedy, as in the paper: at each token of the summary it takes the longest
-    common run of tokens, and goes on after this run. While it searches the source for the longest
-    run, it skips positions inside a run that it has already found.
+    The algorithm is greedy, as in the paper. At a token of the summary, it searches the source for
+    the longest run of equal tokens, yields the length of this run, and goes on after the run. The
+    search skips positions of the source inside a run that was already found.
     """
-    positions = defaultdict(list)
+    positions = defaultdict(list)  # the positions of each token in the source
     for position, token in enumerate(source):
         positions[token].append(position)
     start = 0
@@ -91,15 +91,17 @@ def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
         search_from = 0
         for position in positions.get(summary[start], ()):
             if position >= search_from:
-                limit = min(len(summary) - start, len(source) - position)
+                max_length = min(len(summary) - start, len(source) - position)
                 length = 0
-                while length < limit and summary[start + length] == source[position + length]:
+                while length < max_length and summary[start + length] == source[position + length]:
                     length += 1
                 longest = max(longest, length)
                 search_from = position + length
         if longest:
             yield longest
-        start += max(longest, 1)
+            start += longest
+        else:
+            start += 1
 
 
 def _is_installed(module: str) -> bool:
@@ -113,7 +115,7 @@ def _put_placeholder(name: str, **members: Any) -> None:
     sys.modules[name] = module
 
 
-class _NeedsWeights:
+class _NeedsTorch:
     """A placeholder for a class that needs torch; creating an instance raises an error."""
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
@@ -123,8 +125,8 @@ class _NeedsWeights:
 def replace_missing_torch() -> bool:
     """Replace modules that need torch or bert_score, if these packages are not installed.
 
-    HELM's jury run specs import torch only to name a device. Their metrics import classes that they
-    never use. Returns False if both packages are installed.
+    HELM's jury run specs import torch only to name a device. The metrics of these run specs import
+    classes that they never use. Returns False if both packages are installed.
     """
     missing = [package for package in ("torch", "bert_score") if not _is_installed(package)]
     if "torch" in missing:
@@ -133,11 +135,11 @@ def replace_missing_torch() -> bool:
             get_torch_device_name=lambda: "cpu",
             is_cuda_available=lambda: False,
         )
-        _put_placeholder("helm.benchmark.metrics.summac.model_summac", SummaCZS=_NeedsWeights)
+        _put_placeholder("helm.benchmark.metrics.summac.model_summac", SummaCZS=_NeedsTorch)
     if "bert_score" in missing:
         # torchmetrics, which HEIM's metrics import, reads the module's `__spec__`.
         _put_placeholder(
-            "bert_score", BERTScorer=_NeedsWeights, __spec__=ModuleSpec("bert_score", None)
+            "bert_score", BERTScorer=_NeedsTorch, __spec__=ModuleSpec("bert_score", None)
         )
     return bool(missing)
 
@@ -150,7 +152,7 @@ def replace_missing_transformers() -> bool:
     """
     if _is_installed("transformers"):
         return False
-    _put_placeholder("transformers", AutoTokenizer=_NeedsWeights)
+    _put_placeholder("transformers", AutoTokenizer=_NeedsTorch)
     importlib.import_module("helm.benchmark.scenarios.medalign_scenario_helper")
     del sys.modules["transformers"]  # Other code checks whether transformers is installed.
     return True
@@ -183,7 +185,7 @@ def replace_missing_summ_eval() -> bool:
     summ-eval depends on torch and on a package that no longer builds. Returns False if summ-eval is
     installed and can be imported.
     """
-    if _is_installed("summ_eval") and _is_installed("gin"):
+    if _is_installed("summ_eval") and _is_installed("gin"):  # summ-eval imports gin.
         return False
     _put_placeholder("summ_eval", __path__=[])
     _put_placeholder("summ_eval.data_stats_metric", DataStatsMetric=DataStatsMetric)
@@ -208,6 +210,7 @@ def leave_out_missing_weights(with_weights: Callable[..., None]) -> Callable[...
         try:
             with_weights(self, *args, device=device, **kwargs)
         except Exception as error:
+            # On the CPU, HELM's metric does not load these weights.
             if device == "cpu":
                 raise
             print(
@@ -215,20 +218,19 @@ def leave_out_missing_weights(with_weights: Callable[..., None]) -> Callable[...
                 file=sys.stderr,
                 flush=True,
             )
-            # On the CPU, HELM's metric does not load these weights.
             with_weights(self, *args, device="cpu", **kwargs)
 
     return init_with_or_without
 
 
-def read_yaml_with_the_c_parser(_loader: type) -> type:
+def read_yaml_with_the_c_parser(python_loader: type) -> type:
     """Return PyYAML's loader in C, or the passed loader if PyYAML was built without libyaml.
 
-    The patch works, because `yaml.safe_load` looks up the name `SafeLoader` at each call.
+    `yaml.safe_load` looks up the name `SafeLoader` at each call, so it uses the returned loader.
     """
     import yaml
 
-    return getattr(yaml, "CSafeLoader", _loader)
+    return getattr(yaml, "CSafeLoader", python_loader)
 
 
 @contextmanager
@@ -255,7 +257,8 @@ def import_metrics_without_what_few_runs_use() -> bool:
     Returns False if the run may ask MATH.
     """
     # If the run specs are not known, MATH may be among them.
-    if "math" in (asked_run_specs(sys.argv) or {"math"}):
+    run_specs = asked_run_specs(sys.argv)
+    if not run_specs or "math" in run_specs:
         return False
     calibration = ModuleType("calibration")
     datasets = ModuleType("datasets")

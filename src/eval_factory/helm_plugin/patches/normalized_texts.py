@@ -3,7 +3,7 @@
 HELM normalizes the complete answer twice for each right reference, letter by letter. With one
 reference, an answer of 5 MB takes 1.0 s. Here an answer is normalized once, which takes 0.2 s for
 5 MB. Often the beginning of the answer is enough: it already shows whether the answer equals the
-reference or begins with it.
+reference or begins with the reference.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _normalized_beginning(text: str, length: int) -> str:
     The beginning has more than `length` characters. The text is cut at white space, because no step
     of HELM's normalization looks beyond white space.
     """
-    # A text of this length is remembered. The other comparison with the same reference needs the
-    # same beginning, and then does not normalize it again.
+    # Both comparisons with a reference need the same beginning. A text of this length is
+    # remembered, so the second comparison does not normalize the beginning again.
     end = MIN_REMEMBERED + length
     while (space := _SPACE.search(text, end)) is not None:
         beginning: str = metrics.normalize_text(text[: space.start()])

@@ -65,17 +65,17 @@ class Patch:
     run_specs: frozenset[str] | None = None
     also_if_unknown: bool = False  # True to apply the patch also if the run specs are unknown
     when: str | None = None
-    """A condition: the field of `HelmRunSettings` that has to be set. In the stage IMPORTED, the
-    module that has to be imported.
+    """The patch is applied only if this field of `HelmRunSettings` is set. In the stage IMPORTED:
+    only if this module is imported.
     """
     erratum: str | None = None  # the entry of tasks/errata.yml to which the patch belongs
     upstreams: tuple[str, ...] = tuple(UPSTREAMS)
-    """The upstreams that need the patch. Another upstream lacks the targets, or has corrected the
-    defect.
+    """The upstreams that need the patch. An upstream is missing here if it lacks the targets, or if
+    it has corrected the defect.
     """
     only_speed: bool = False
-    """True if the output without the patch is equal byte for byte. `EVAL_FACTORY_WITHOUT` may then
-    turn off the patch.
+    """True if the patch changes no byte of the output. `EVAL_FACTORY_WITHOUT` may then turn off the
+    patch.
     """
 
     @property
@@ -89,7 +89,7 @@ class Patch:
         targets = self.targets if self.replaces is None else (self.replaces,)
         return tuple(target for target in targets if target.startswith("helm."))
 
-    def is_asked_for(self, run_specs: set[str], env: Mapping[str, str]) -> bool:
+    def is_needed(self, run_specs: set[str], env: Mapping[str, str]) -> bool:
         """Return True if a helm-run needs the patch.
 
         Args:
@@ -103,9 +103,9 @@ class Patch:
             settings = HelmRunSettings.from_environment(env)
             if getattr(settings, self.when) is None:
                 return False
-        return self.is_for(run_specs)
+        return self.is_meant_for(run_specs)
 
-    def is_for(self, run_specs: set[str]) -> bool:
+    def is_meant_for(self, run_specs: set[str]) -> bool:
         """Return True if the patch is meant for one of the run specs.
 
         `run_specs` is empty if the run specs are unknown. `also_if_unknown` then decides, unless
@@ -127,15 +127,18 @@ class Patch:
         if self.replaces is None:
             return self.load()() is not False
         owner, name = owner_of(self.replaces)
-        function = self.load()
-        setattr(owner, name, function if self.is_replacement else function(getattr(owner, name)))
+        new_value = self.load()
+        if not self.is_replacement:
+            make_replacement = new_value
+            new_value = make_replacement(getattr(owner, name))
+        setattr(owner, name, new_value)
         return True
 
 
 def owner_of(target: str) -> tuple[Any, str]:
     """Return the owner of a target's attribute (a module or a class), and the attribute's name."""
     module, _, attribute = target.partition(":")
-    path, _, name = attribute.rpartition(".")
+    path, _, name = attribute.rpartition(".")  # `path` is empty for an attribute of the module.
     return pkgutil.resolve_name(f"{module}:{path}"), name
 
 
@@ -150,7 +153,7 @@ def _patch(entry: Mapping[str, Any]) -> Patch:
         "stage": Stage(entry.get("stage", "start")),
         "run_specs": None if specs is None else frozenset(specs),
     }
-    return Patch(**{**entry, **typed})
+    return Patch(**{**entry, **typed})  # `typed` replaces the entry's plain values.
 
 
 _FOLDER = resources.files("eval_factory.helm_plugin.patches")
@@ -182,17 +185,17 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
     turned_off = set(os.environ.get(SKIPPED_PATCHES, "").split(","))
     candidates = []
     for patch in patches:
-        is_turned_off = patch.only_speed and turned_off & {"all", patch.name}
+        is_turned_off = patch.only_speed and bool(turned_off & {"all", patch.name})
         if helm.name in patch.upstreams and not is_turned_off:
             candidates.append(patch)
     if stage is Stage.START:
         # Check the targets of all stages now, before any request is sent.
-        _refuse_another_helm(helm, [patch for patch in candidates if patch.is_for(run_specs)])
+        _refuse_another_helm(helm, [patch for patch in candidates if patch.is_meant_for(run_specs)])
     for patch in candidates:
         if (
             patch.stage is stage
             and patch not in _applied
-            and patch.is_asked_for(run_specs, os.environ)
+            and patch.is_needed(run_specs, os.environ)
             and patch.apply()
         ):
             _applied.append(patch)
@@ -219,9 +222,11 @@ def _refuse_another_helm(helm: Upstream, patches: Iterable[Patch]) -> None:
 def is_as_checked(module: str, helm: Upstream) -> bool:
     """Return True if the installed module's file is the file that the patches were tested with."""
     (root,) = importlib.import_module("helm").__path__
-    path = Path(root, *module.split(".")[1:])
+    _helm, *parts = module.split(".")
+    path = Path(root, *parts)
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     try:
-        data = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_bytes()
+        data = file.read_bytes()
     except OSError:
         return False
     return hashlib.sha256(data).hexdigest() == CHECKED_FILES[str(helm)].get(module)

@@ -252,7 +252,7 @@ def test_a_benchmarks_own_query_is_not_ended_without_a_word(
 ) -> None:
     monkeypatch.setattr(executed_answers, "_MAX_RESULT", 40)
     with pytest.raises(RuntimeError, match=naming("benchmark's own query", "more than")):
-        executed_answers._rows(database, GOLD, of_model=False)
-    rows, reason = executed_answers._rows(database, GOLD, of_model=True)
+        executed_answers._rows_within_limits(database, GOLD, of_model=False)
+    rows, reason = executed_answers._rows_within_limits(database, GOLD, of_model=True)
     assert rows == []
     says(str(reason), "more than 0 MB")

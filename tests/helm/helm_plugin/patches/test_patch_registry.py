@@ -91,7 +91,7 @@ def test_each_is_for_run_specs_that_there_are() -> None:
 
 
 def test_what_executes_answers_is_confined_where_nobody_knows_what_is_asked() -> None:
-    unknown = {patch.name for patch in PATCHES if patch.run_specs and patch.is_asked_for(set(), {})}
+    unknown = {patch.name for patch in PATCHES if patch.run_specs and patch.is_needed(set(), {})}
     assert unknown == {
         "confine_bird_sql",
         "confine_czech_bank_sql",
@@ -105,7 +105,7 @@ def test_a_run_takes_those_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.delitem(sys.modules, module, raising=False)
 
     def asked(*run_specs: str, **env: str) -> set[str]:
-        return {patch.name for patch in PATCHES if patch.is_asked_for(set(run_specs), env)}
+        return {patch.name for patch in PATCHES if patch.is_needed(set(run_specs), env)}
 
     always = asked("pubmed_qa")
     assert {

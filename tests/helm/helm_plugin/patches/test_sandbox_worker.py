@@ -103,7 +103,7 @@ def test_limits(tmp_path: Path) -> None:
 
     def found(program: str) -> str:
         argv = [sys.executable, "-c", program]
-        return _run_in_sandbox(argv, tmp_path, 20, processes=False).output.decode().strip()
+        return _run_in_sandbox(tmp_path, argv, seconds=20, processes=False).output.decode().strip()
 
     write = "file = open('x', 'wb')\nfor _ in range({}):\n    file.write(bytes(1_000_000))\nfile.flush()"
     for program, within, beyond in (
@@ -118,7 +118,9 @@ def test_limits(tmp_path: Path) -> None:
 @needs_bubblewrap
 def test_a_program_its_input_and_its_end(tmp_path: Path) -> None:
     def run(*argv: str, seconds: float = 20.0, given: bytes = b"") -> Any:
-        ended = _run_in_sandbox(argv, tmp_path, seconds, standard_input=given, processes=False)
+        ended = _run_in_sandbox(
+            tmp_path, argv, seconds=seconds, standard_input=given, processes=False
+        )
         return ended.returncode, ended.output
 
     assert run("cat", given=b"text") == (0, b"text")
