@@ -42,8 +42,8 @@ class BlindControl:
     def with_pictures_replaced(self, state: RequestState) -> RequestState:
         """Return the state with other pictures in its request.
 
-        The state is returned unchanged if it has no pictures, if it is not part of the blind
-        control, or if no other question can lend pictures.
+        The state is returned unchanged if it has no pictures or is not part of the blind control.
+        It is also returned unchanged if no other question can lend pictures.
         """
         prompt = state.request.multimodal_prompt
         if not _is_blind(state) or prompt is None:

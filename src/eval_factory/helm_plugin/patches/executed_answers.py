@@ -530,7 +530,7 @@ def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
     gold_rows, gold_result = _gold_results(database, gold, request_state.instance)
     predicted_rows, error = _rows_of_model_query(database, predicted)
-    annotation = {
+    annotation: dict[str, Any] = {
         "predicted_result": predicted_rows or [],
         "ground_truth_result": gold_result,
         "query_error": error,

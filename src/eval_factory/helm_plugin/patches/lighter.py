@@ -79,8 +79,8 @@ def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
     the summary.
 
     The algorithm is greedy, as in the paper. At a token of the summary, it searches the source for
-    the longest run of equal tokens, yields the length of this run, and goes on after the run. The
-    search skips positions of the source inside a run that was already found.
+    the longest run of equal tokens. It goes on after this run. The search skips positions of the
+    source inside a run that was already found.
     """
     positions = defaultdict(list)  # the positions of each token in the source
     for position, token in enumerate(source):
