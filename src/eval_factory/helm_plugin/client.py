@@ -49,7 +49,7 @@ from eval_factory.endpoint.replies import (
 )
 from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
-from eval_factory.endpoint.servers import make_servers
+from eval_factory.endpoint.servers import Servers, make_servers
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import (
     Session,
@@ -186,19 +186,7 @@ class Endpoint:
             read_changes(self._cache.path, settings.url, settings.model_id)
         )
         """The changes with which the endpoint answered requests that it had refused unchanged."""
-        roles_that_answered = HelmRunSettings.from_environment(os.environ).probed or frozenset()
-        servers = make_servers(
-            settings,
-            env=os.environ,
-            redactor=session.redactor,
-            say=_print_to_stderr,
-            served_url=served_url,
-            shared_admission=lambda limit: (
-                None if session.limits is None else session.limits.admission(limit)
-            ),
-            has_answered=settings.role in roles_that_answered,
-            services=services_in(os.environ),
-        )
+        servers = self._make_servers(served_url)
         # The run stops if this number of first requests all fail. Cached answers show that the
         # endpoint works, so that 0 switches this check off.
         first_requests = settings.stop_after_failures
@@ -221,6 +209,24 @@ class Endpoint:
         self._stopped: str | None = None  # the reason why no further request can succeed
         self._warnings: set[str] = set()  # the warnings that were emitted
         self._last_busy_message = float("-inf")  # the monotonic time of the message, in seconds
+
+    def _make_servers(self, served_url: str | None) -> Servers:
+        """Make the endpoint's servers.
+
+        `served_url` is the URL to use instead of the settings' URL; None: use the settings'.
+        """
+        limits = self._session.limits
+        roles_that_answered = HelmRunSettings.from_environment(os.environ).probed or frozenset()
+        return make_servers(
+            self._settings,
+            env=os.environ,
+            redactor=self._session.redactor,
+            say=_print_to_stderr,
+            served_url=served_url,
+            shared_admission=lambda name: None if limits is None else limits.admission(name),
+            has_answered=self._role in roles_that_answered,
+            services=services_in(os.environ),
+        )
 
     def make_request(self, request: Request) -> RequestResult:
         """Answer one HELM request from the cache or the endpoint."""
