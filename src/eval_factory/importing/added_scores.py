@@ -1,7 +1,7 @@
 """Adds scores to an imported result: the score of the reader, and the scores of judges.
 
-The reader is the part of eval-factory that finds the option which an answer states. The values that
-the source of the import states are not changed.
+The reader (`reading/`) finds the option that an answer states. The values that the source of the
+import states are not changed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,18 @@ from eval_factory.core.results import (
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.importing.counting import (
     READER_METRIC,
-    SPLIT,
     SampleKey,
     options_by_letter,
     question_means,
+    reader_score,
 )
 from eval_factory.importing.foreign_run import MAX_OPTIONS
+from eval_factory.importing.imported_folder import DEFAULT_MIN_COVERAGE
+from eval_factory.importing.imported_result import IDENTITY_DIGITS
 from eval_factory.reading import VERSION, stated_option
 from eval_factory.report.reader import StoredResult
-from eval_factory.scoring.intervals import PROPORTION, describe
 from eval_factory.scoring.reportable import why_not_reportable
 from eval_factory.tasks.choice_question import options_shown
-
-Change = Callable[[str, InstanceRecord], InstanceRecord]
-"""Takes the number of an instance, from 1, and the instance; returns the changed instance."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,8 @@ class ChangedInstances:
     """The instances of a result. Each iteration applies the function `change` to every instance."""
 
     instances: Iterable[InstanceRecord]
-    change: Change
+    # takes the number of an instance, from 1, and the instance; returns the changed instance
+    change: Callable[[str, InstanceRecord], InstanceRecord]
 
     def __iter__(self) -> Iterator[InstanceRecord]:
         for number, record in enumerate(self.instances, start=1):
@@ -76,44 +75,47 @@ def options_of(record: InstanceRecord) -> dict[str, str]:
 def _right_letters(record: InstanceRecord, options: Mapping[str, str]) -> set[str]:
     """Return the letters of the right options.
 
-    A reference is an option itself, or the letter or the text of an option. `options`: letter ->
-    text of the option.
+    A reference is an option itself, or the letter or the text of an option. `options` is a dict
+    from letter to option.
     """
-    letters = set()
+    right_letters = set()
     for index, reference in enumerate(record.references):
         if "correct" not in (reference.get("tags") or ()):
             continue
         text = str(reference.get("text")).strip()
+        possible_letter = text.strip("().").upper()
         if _references_are_options(record):
-            letters.add(chr(ord("A") + index))
-        elif text.strip("().").upper() in options:
-            letters.add(text.strip("().").upper())
+            right_letters.add(chr(ord("A") + index))
+        elif possible_letter in options:
+            right_letters.add(possible_letter)
         else:
-            letters |= {letter for letter, option in options.items() if option == text}
-    return letters
+            right_letters |= {letter for letter, option in options.items() if option == text}
+    return right_letters
 
 
-def read_value(record: InstanceRecord) -> float | None:
-    """Return 1 if the answer states a right option, and 0 if not.
+def reader_value(record: InstanceRecord) -> float | None:
+    """Return the reader's value of an answer: 1 if it states a right option, else 0.
 
     Returns None if there is no answer, or if the options or the right option are not known.
     """
     if record.completion is None or record.error is not None:
         return None
     options = options_of(record)
-    right = _right_letters(record, options)
-    if len(options) < 2 or not right:
+    right_letters = _right_letters(record, options)
+    if len(options) < 2 or not right_letters:
         return None
-    # `stated_option` returns None if the answer states no option, and None is not in `right`.
-    return float(stated_option(record.completion, options) in right)
+    # The value is 0 if the answer states no option: `stated_option` then returns None.
+    return float(stated_option(record.completion, options) in right_letters)
 
 
-def with_read_values(result: TaskResult) -> TaskResult | None:
+def with_reader_score(result: TaskResult) -> TaskResult | None:
     """Return the result with the score of the current reader.
 
-    A score of an older version of the reader is replaced. Returns None if nothing is added: if the
-    source itself has this score, if the current reader made the score already, if there are no
-    answers, or if the options or the right option of an answer are not known.
+    A score that an older version of the reader added is replaced.
+
+    Returns None if nothing is added:
+    - because the source itself has this score, or the current reader has added it already;
+    - because there are no answers, or the right option of an answer is not known.
     """
     imported = result.provenance.imported
     is_added_score = imported is not None and READER_METRIC in imported.added
@@ -123,26 +125,22 @@ def with_read_values(result: TaskResult) -> TaskResult | None:
     values: dict[SampleKey, float] = {}
     clusters: dict[str, str] = {}
     for record in result.instances:
-        value = read_value(record)
+        value = reader_value(record)
         if value is not None:
             values[record.id, record.trial, None] = value
             clusters[record.id] = record.cluster or record.id
         elif record.completion is not None and record.error is None:
-            return None
+            return None  # this answer has no value: a score of the other answers would mislead
     if not values:
         return None
     means = question_means(values)
     cluster_of_each = [clusters[question] for question in means]
+    # If no two questions share a cluster, the source has no clusters.
     are_clustered = len(set(cluster_of_each)) < len(cluster_of_each)
-    stats = describe(
-        list(means.values()),
-        scale=PROPORTION,
-        clusters=cluster_of_each if are_clustered else None,
-    )
-    score = Score(stats.mean, stats, READER_METRIC, SPLIT, None, True, PROPORTION, "share")
+    score = reader_score(means, cluster_of_each if are_clustered else None)
 
     def with_value(_number: str, record: InstanceRecord) -> InstanceRecord:
-        """Return an instance with the value of the reader."""
+        """Return an instance with the reader's value."""
         value = values.get((record.id, record.trial, None))
         if value is None:
             return record
@@ -171,7 +169,7 @@ def _with_added_names(provenance: Provenance, names: Iterable[str]) -> Provenanc
 
 
 def with_judged_scores(result: TaskResult, judged: StoredResult, rundir: RunDir) -> TaskResult:
-    """Return the result with the scores of judges, who rated its answers in a separate run.
+    """Return the result with the scores of judges, who rated the answers in a separate run.
 
     Args:
         result: the result that gets the scores.
@@ -196,7 +194,7 @@ def with_judged_scores(result: TaskResult, judged: StoredResult, rundir: RunDir)
         reportable=result.reportable and judged_result.reportable,
         provenance=replace(
             provenance,
-            run_identity=hashlib.sha256(identity.encode()).hexdigest()[:32],
+            run_identity=hashlib.sha256(identity.encode()).hexdigest()[:IDENTITY_DIGITS],
             endpoints=endpoints,
             run_files=_files_of(judged.folder, rundir),
         ),
@@ -204,7 +202,10 @@ def with_judged_scores(result: TaskResult, judged: StoredResult, rundir: RunDir)
 
 
 def _files_of(folder: Path, rundir: RunDir) -> dict[str, str]:
-    """Return the SHA-256 of each file from which the judges' scores come, by its path."""
+    """Return a dict from path to SHA-256 of the files in `folder` that have the judges' scores.
+
+    The paths are relative to the folder `rundir`.
+    """
     judged = RunDir(folder)
     digests = {}
     for path in (judged.evaluation_config, judged.instances, judged.results_jsonl):
@@ -221,10 +222,12 @@ def _validity(
     reasons = list(before.not_reportable)
     for reason in judging.not_reportable:
         reasons.append(f"of the judges: {reason}")
-    why = why_not_reportable(judged.result, judged.extra.get("min_coverage", 1.0))
-    # A run may not be reportable without a stored reason, for example a run of the demo endpoint.
-    if why is not None and not judging.not_reportable:
-        first_line = why.split("\n")[0]
+    reason_of_run = why_not_reportable(
+        judged.result, judged.extra.get("min_coverage", DEFAULT_MIN_COVERAGE)
+    )
+    # Low coverage and a missing main score are not stored in `not_reportable`.
+    if reason_of_run is not None and not judging.not_reportable:
+        first_line = reason_of_run.partition("\n")[0]
         reasons.append(f"of the judges: {first_line.removeprefix('NOT REPORTABLE: ')}")
     notes = [*before.notes, *(f"Of the judges: {note}" for note in judging.notes)]
     taken_names = judged.result.scores.keys() - new_scores.keys()
@@ -266,7 +269,7 @@ def _usage(before: Usage, judging: Usage) -> Usage:
 
 
 def _combined_spent(before: SpentByRole, judging: SpentByRole) -> SpentByRole:
-    """Return the model's figures of the source, the judges' figures, and the total of both."""
+    """Return the figures of the model from the source, those of the judges, and their total."""
     roles = {**judging.roles, MODEL_ROLE: before.roles[MODEL_ROLE]}
     all_spent = list(roles.values())
     total = Spent(
@@ -275,7 +278,7 @@ def _combined_spent(before: SpentByRole, judging: SpentByRole) -> SpentByRole:
         retries=sum(spent.retries for spent in all_spent),
         prompt_tokens=_sum_of_known([spent.prompt_tokens for spent in all_spent]),
         completion_tokens=_sum_of_known([spent.completion_tokens for spent in all_spent]),
-        # a percentile of all requests does not follow from the percentiles of the roles
+        # not known: percentiles of all requests do not follow from the percentiles of the roles
         latency_p50_s=None,
         latency_p95_s=None,
     )
@@ -321,7 +324,7 @@ def _judged_instances(
 def _renamed_judgements(
     rated: InstanceRecord, record: InstanceRecord
 ) -> dict[str, Mapping[str, object]]:
-    """Return the judgements by judge.
+    """Return the judgements in `rated` by judge.
 
     A judge with the same name as a scorer of the source is renamed to `NAME (rescored)`.
     """
@@ -337,7 +340,7 @@ def _renamed_judgements(
 def rescored(
     result: TaskResult, folder: Path, rundir: RunDir, judged: StoredResult | None
 ) -> TaskResult:
-    """Return an imported result with the scores of the reader and of the judges, as far as known.
+    """Return an imported result with the score of the reader, if known, and the judges' scores.
 
     Args:
         result: the imported result.
@@ -350,7 +353,7 @@ def rescored(
         imported = replace(provenance.imported, rescored_folder=str(folder.absolute()))
         provenance = replace(provenance, imported=imported, rescored_from=provenance.run_identity)
     result = replace(result, provenance=provenance)
-    result = with_read_values(result) or result
+    result = with_reader_score(result) or result  # None: nothing to add
     if judged is not None:
         result = with_judged_scores(result, judged, rundir)
     return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,17 @@ class Judging:
     """The user's benchmark file, which states what judges are asked about the answers."""
 
     path: Path
-    document: Mapping[str, Any]
-    cases: Mapping[str, RubricCase] | None  # id -> case of a rubric; None if a jury rates answers
+    document: Mapping[str, Any]  # the content of the file
+    # id of a question -> its case in the rubric; None if a jury rates the answers without a rubric
+    cases: Mapping[str, RubricCase] | None
 
     @property
     def prompt_file(self) -> Path | None:
         """The file of the judges' prompt; None if no metric of the benchmark names a file."""
         metrics = self.document.get("metrics")
-        for metric in metrics if isinstance(metrics, list) else []:
+        if not isinstance(metrics, list):
+            return None
+        for metric in metrics:
             if isinstance(metric, dict) and isinstance(metric.get("prompt_file"), str):
                 return self.path.parent / Path(metric["prompt_file"]).expanduser()
         return None
@@ -56,7 +59,7 @@ def read_judging(path: Path) -> Judging:
     """
     document = load_mapping(path, "name, description and metrics")
     if document.get("kind") != RUBRIC:
-        return Judging(path, document, None)
+        return Judging(path, document, cases=None)
     file = path.parent / str(document.get("dataset_file"))
     try:
         rubric_file = read_rubric_file(file, EVAL_FACTORY_FORM)
@@ -70,8 +73,8 @@ def read_judging(path: Path) -> Judging:
     return Judging(path, document, {case.id: case for case in rubric_file.rows})
 
 
-def numbered_answers(records: Iterator[InstanceRecord]) -> Iterator[tuple[str, InstanceRecord]]:
-    """Yield (id, record) of each answer. The id is the number of the record, from 1.
+def numbered_answers(records: Iterable[InstanceRecord]) -> Iterator[tuple[str, InstanceRecord]]:
+    """Yield (number, record) of each answer. The numbers of the records begin with 1.
 
     Records without an answer are skipped but counted.
     """
@@ -91,12 +94,12 @@ def write_judged_answers(stored: StoredResult, judging: Judging, folder: Path) -
     has_sources = _shares_sources(stored)
     written = 0
     with atomic_file(folder / ANSWERS_FILE, mode=PRIVATE) as file:
-        for name, record in numbered_answers(iter(stored.result.instances)):
-            line = _answer_line(name, record, judging)
+        for number, record in numbered_answers(stored.result.instances):
+            line = _answer_line(number, record, judging)
             if line is None:
                 continue
             if has_sources:
-                # Repeats of a question have the same id, and become one cluster.
+                # Repeats of a question have the same id here, and so the same cluster.
                 line["cluster"] = record.cluster or record.id
             file.write(json.dumps(line) + "\n")
             written += 1
@@ -106,7 +109,7 @@ def write_judged_answers(stored: StoredResult, judging: Judging, folder: Path) -
     document.setdefault("name", "judged")
     document.setdefault("description", _DESCRIPTION)
     if judging.cases is None:
-        document.pop("prompt_file", None)
+        document.pop("prompt_file", None)  # a benchmark of conversations must not have a prompt
         document["has_answers"] = True
         document["metrics"] = _metrics_with_copied_prompt(judging, folder)
     write_atomic(folder / BENCHMARK_FILE, to_yaml(document))
@@ -129,27 +132,28 @@ def _nothing_to_judge(stored: StoredResult, judging: Judging) -> str:
     )
 
 
-def _answer_line(name: str, record: InstanceRecord, judging: Judging) -> dict[str, Any] | None:
-    """Return the line of the file for an answer, as a JSON object.
+def _answer_line(number: str, record: InstanceRecord, judging: Judging) -> dict[str, Any] | None:
+    """Return the line of `ANSWERS_FILE` for an answer, as a JSON object.
 
-    Returns None if the benchmark is a rubric that has no case for the answer. `name` is the id of
-    the answer in the file.
+    Returns None if the benchmark is a rubric that has no case for the answer. `number` becomes the
+    id of the answer in the file.
     """
     content = _sendable_text(record.prompt)
     if record.turns:
         content = _sendable_text(conversation_text(record.turns))
     line: dict[str, Any] = {
-        "id": name,
+        "id": number,
         "messages": [{"role": USER, "content": content}],
+        # An empty answer stays empty, because it is to be judged as it is.
         "answer": _sendable_text(record.completion or "", placeholder=""),
     }
-    right = []
-    for reference in record.references:
-        if "correct" in (reference.get("tags") or ()):
-            right.append(str(reference.get("text")))
     if judging.cases is None:
-        if any(text.strip() for text in right):
-            line["correct_answer"] = _sendable_text("; ".join(right))
+        right_answers = []
+        for reference in record.references:
+            if "correct" in (reference.get("tags") or ()):
+                right_answers.append(str(reference.get("text")))
+        if any(text.strip() for text in right_answers):
+            line["correct_answer"] = _sendable_text("; ".join(right_answers))
         return line
     case = judging.cases.get(record.id)
     if case is None:
@@ -176,22 +180,24 @@ def _sendable_text(text: str, placeholder: str = _NO_PROMPT) -> str:
 def _metrics_with_copied_prompt(judging: Judging, folder: Path) -> Any:
     """Copy the judges' prompt into the folder; return the metrics, which then name the copy.
 
-    If no metric names a file of a prompt, the metrics are returned unchanged. Raises ConfigError if
-    the file of the prompt cannot be read.
+    If no metric names a file of a prompt, the metrics are returned unchanged.
+
+    Raises:
+        ConfigError: the file of the prompt cannot be read.
     """
     metrics = judging.document.get("metrics")
-    prompt = judging.prompt_file
-    if prompt is None:
+    prompt_file = judging.prompt_file
+    if prompt_file is None:
         return metrics
     try:
-        shutil.copyfile(prompt, folder / JUDGE_PROMPT_FILE)
+        shutil.copyfile(prompt_file, folder / JUDGE_PROMPT_FILE)
     except OSError as error:
         raise ConfigError(
-            f"{judging.path}: prompt_file: {prompt} cannot be read: {error.strerror}"
+            f"{judging.path}: prompt_file: {prompt_file} cannot be read: {error.strerror}"
         ) from None
-    changed = []
+    changed_metrics = []
     for metric in metrics or []:
         if isinstance(metric, dict) and "prompt_file" in metric:
             metric = {**metric, "prompt_file": JUDGE_PROMPT_FILE}
-        changed.append(metric)
-    return changed
+        changed_metrics.append(metric)
+    return changed_metrics

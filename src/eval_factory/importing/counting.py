@@ -1,7 +1,7 @@
 """Counts the samples of another program's run in one pass.
 
-The counts have the values by metric, the numbers of problems, the groups, and the scores of answers
-without a model.
+The counts contain the values by metric, the numbers of problems, the groups, and the scores of
+answers that need no model.
 """
 
 from __future__ import annotations
@@ -9,28 +9,33 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.finish_reasons import FinishReason
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import FailureCause, Floor, Instances
+from eval_factory.core.results import FailureCause, Floor, Instances, Score
 from eval_factory.importing.foreign_run import MAX_OPTIONS, ForeignSample
 from eval_factory.reading import is_refusal, stated_option
+from eval_factory.scoring.intervals import PROPORTION, describe
 
 SPLIT = "test"  # the split of all imported instances
 READER_METRIC = "exact_match.lenient"
-"""The name of the reader's score, as in results of eval-factory's own runs."""
-SampleKey = tuple[str, int, str | None]  # id of the question, repeat, perturbation
+"""The metric of the reader: the share of answers that state a right option. It has the same name in
+results of eval-factory's own runs.
+"""
+# id of the question, repeat, perturbation; as `InstanceKey` in scoring/scores.py
+SampleKey = tuple[str, int, str | None]
 MAX_GROUPS = 40  # a category with more different values makes no groups
 MAX_CAUSES = 20  # the maximum number of causes of failures in a result
+# signs of an answer
 REFUSED = "refused"
 UNPARSED = "unparsed"
 
 
 def key_of(sample: ForeignSample) -> SampleKey:
-    """Return the key of a sample, as scores use it: id, repeat, and no perturbation."""
+    """Return the key of a sample, which has no perturbation."""
     return sample.id, sample.repeat, None
 
 
@@ -49,17 +54,18 @@ def stated_option_index(sample: ForeignSample) -> int | None:
     return ord(letter) - ord("A")
 
 
-def signs_of(sample: ForeignSample, option: int | None) -> tuple[str, ...]:
-    """Return the sign of an answer that states no option, in a tuple: `refused` or `unparsed`.
+def signs_of(sample: ForeignSample, option_index: int | None) -> tuple[str, ...]:
+    """Return the sign of an answer in a tuple, which is empty if the answer has no sign.
 
-    The tuple is empty if the answer states an option or is blank, or if neither sign applies.
+    An answer that refuses has the sign `REFUSED`. An answer to a question with options that states
+    no option has the sign `UNPARSED`. A blank answer has no sign.
 
     Args:
-        sample: one answer, as the other program stored it.
-        option: the index of the stated option, from `stated_option_index`.
+        sample: the answer.
+        option_index: the index of the stated option, from `stated_option_index`.
     """
     answer = sample.completion or ""
-    if option is not None or not answer.strip():
+    if option_index is not None or not answer.strip():
         return ()
     if is_refusal(answer):
         return (REFUSED,)
@@ -79,45 +85,47 @@ class SampleCounts:
     empty: int = 0  # answers without a visible character
     truncated: int = 0  # answers that reached the limit of output tokens
     filtered: int = 0  # answers that a content filter has ended
+    readable: int = 0  # answers for which `ForeignSample.is_readable` is true
     # readable answers in which the reader finds no option; includes refusals and empty answers
     unread: int = 0
-    refused: int = 0
-    unparsed: int = 0
-    readable: int = 0  # answers that the reader can compare with options (`is_readable`)
+    refused: int = 0  # answers with the sign `REFUSED`
+    unparsed: int = 0  # answers with the sign `UNPARSED`
     prompt_tokens: int = 0
     completion_tokens: int = 0
     values: dict[str, dict[SampleKey, float]] = field(default_factory=dict)  # metric -> values
     # for each readable answer: 1 if the reader finds a right option, else 0
-    read_values: dict[SampleKey, float] = field(default_factory=dict)
+    reader_values: dict[SampleKey, float] = field(default_factory=dict)
     signs: dict[SampleKey, tuple[str, ...]] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)  # message -> number of samples
     # category -> value of the category -> samples
     members: dict[str, dict[str, list[SampleKey]]] = field(default_factory=dict)
     clusters: dict[str, str] = field(default_factory=dict)  # question -> cluster
-    _too_many: set[str] = field(
-        default_factory=set
-    )  # categories with more than `MAX_GROUPS` values
-    _prompts: Counter[bytes] = field(default_factory=Counter)  # SHA-256 of a prompt -> samples
-    _ids: set[SampleKey] = field(default_factory=set)
-    # For each strategy that needs no model: the sum of its scores over all questions.
-    _always: Counter[str] = field(default_factory=Counter)  # letter -> sum if always this letter
-    _longest: int = 0  # the sum if the answer is always the longest option
-    _random: float = 0.0  # the expected sum for random options
+    # categories with more than `MAX_GROUPS` values
+    _dropped_categories: set[str] = field(default_factory=set)
+    # SHA-256 of a prompt -> number of samples with this prompt
+    _prompts: Counter[bytes] = field(default_factory=Counter)
+    _keys: set[SampleKey] = field(default_factory=set)
     _with_options: int = 0  # the number of questions whose right options are known
+    # For three ways to answer without a model: the number of questions answered rightly.
+    # letter -> number, if every answer is this letter
+    _right_if_always: Counter[str] = field(default_factory=Counter)
+    _right_if_longest: int = 0  # if every answer is the longest option
+    _right_if_random: float = 0.0  # the expected number, if every answer is a random option
 
     def add(self, sample: ForeignSample) -> str | None:
-        """Count one sample. Returns None, or an error message if its key was counted before."""
+        """Count one sample; or return an error message if its key was counted before."""
         key = key_of(sample)
-        if key in self._ids:
+        if key in self._keys:
             return f"question {sample.id}, asking {sample.repeat + 1}, occurs twice"
-        self._ids.add(key)
+        self._keys.add(key)
         self.requested += 1
-        self._prompts[hashlib.sha256(sample.prompt.encode("utf-8", "replace")).digest()] += 1
+        prompt = sample.prompt.encode("utf-8", "replace")  # UTF-8 cannot encode lone surrogates
+        self._prompts[hashlib.sha256(prompt).digest()] += 1
         if sample.cluster is not None:
             self.clusters[sample.id] = sample.cluster
         self._add_categories(sample, key)
-        if sample.options and sample.repeat == 0:  # each question once
-            self._add_options(sample)
+        if sample.repeat == 0:  # a repeat has the same options
+            self._add_answers_without_model(sample)
         if sample.prompt_tokens is not None:
             self.prompt_tokens += sample.prompt_tokens
         if sample.completion_tokens is not None:
@@ -155,31 +163,31 @@ class SampleCounts:
             self.readable += 1
             if index is None:
                 self.unread += 1
-            # An answer without a stated option (None) has the value 0.
-            self.read_values[key] = float(index in sample.right_options)
+            # If the answer states no option, `index` is None, and the value is 0.
+            self.reader_values[key] = float(index in sample.right_options)
 
     def _add_categories(self, sample: ForeignSample, key: SampleKey) -> None:
-        """Add a sample to its groups; drop categories with too many values."""
+        """Add a sample to its groups; drop a category that has too many values."""
         for name, value in sample.categories.items():
-            if name in self._too_many:
+            if name in self._dropped_categories:
                 continue
             by_value = self.members.setdefault(name, {})
             by_value.setdefault(str(value), []).append(key)
             if len(by_value) > MAX_GROUPS:
                 del self.members[name]
-                self._too_many.add(name)
+                self._dropped_categories.add(name)
 
-    def _add_options(self, sample: ForeignSample) -> None:
-        """Add the scores that answers without a model have on a question."""
-        if not sample.right_options:
+    def _add_answers_without_model(self, sample: ForeignSample) -> None:
+        """Count the ways to answer without a model that answer this question rightly."""
+        if not sample.options or not sample.right_options:
             return
         self._with_options += 1
         for index in sample.right_options:
-            self._always[chr(ord("A") + index)] += 1
+            self._right_if_always[chr(ord("A") + index)] += 1
         lengths = [len(option) for option in sample.options]
         if lengths.index(max(lengths)) in sample.right_options:
-            self._longest += 1
-        self._random += len(sample.right_options) / len(sample.options)
+            self._right_if_longest += 1
+        self._right_if_random += len(sample.right_options) / len(sample.options)
 
     def prompts_sha256(self) -> str:
         """Return a SHA-256 of all prompts, which does not depend on their order in the source."""
@@ -192,19 +200,19 @@ class SampleCounts:
     @property
     def duplicates(self) -> int:
         """The number of questions whose prompt is also the prompt of an earlier question."""
-        # Repeats may have different prompts: there can be more prompts than questions.
+        # If repeats of a question have different prompts, there can be more prompts than questions.
         return max(0, self.questions - len(self._prompts))
 
     @property
     def questions(self) -> int:
         """The number of different questions; repeats are not counted."""
-        return len({key[0] for key in self._ids})
+        return len({question for question, _, _ in self._keys})
 
     def floor(self) -> Floor | None:
         """Return the best score that is possible without a model.
 
-        Returns None if a question's options or right options are not known, or if the main metric
-        has no values, or values other than 0 and 1.
+        Returns None if the right options of a question are not known. Returns None too if the main
+        metric has no values, or values other than 0 and 1.
         """
         questions = self.questions
         if not questions or self._with_options < questions:
@@ -212,19 +220,19 @@ class SampleCounts:
         main = self.values.get(self.main_metric, {})
         if not main or not set(main.values()) <= {0.0, 1.0}:
             return None
-        scores = {
-            f"always {letter}": count / questions for letter, count in sorted(self._always.items())
-        }
-        scores["longest option"] = self._longest / questions
-        scores["random"] = self._random / questions
+        scores = {}
+        for letter, count in sorted(self._right_if_always.items()):
+            scores[f"always {letter}"] = count / questions
+        scores["longest option"] = self._right_if_longest / questions
+        scores["random"] = self._right_if_random / questions
         best = max(scores, key=lambda name: scores[name])
-        return Floor(best, scores[best], questions, scores)
+        return Floor(best, scores[best], instances=questions, answers=scores)
 
     def failures(self) -> tuple[FailureCause, ...]:
         """Return the most frequent errors with their counts, at most `MAX_CAUSES`."""
         causes = []
         for text, count in self.errors.most_common(MAX_CAUSES):
-            causes.append(FailureCause(MODEL_ROLE, count, text, None))
+            causes.append(FailureCause(MODEL_ROLE, count, text, hint=None))
         return tuple(causes)
 
     def instances(self) -> Instances:
@@ -248,4 +256,25 @@ def question_means(values: Mapping[SampleKey, float]) -> dict[str, float]:
     by_question: dict[str, list[float]] = {}
     for (question, _, _), value in values.items():
         by_question.setdefault(question, []).append(value)
-    return {name: math.fsum(numbers) / len(numbers) for name, numbers in by_question.items()}
+    return {
+        question: math.fsum(repeats) / len(repeats) for question, repeats in by_question.items()
+    }
+
+
+def reader_score(means: Mapping[str, float], clusters: Sequence[str] | None) -> Score:
+    """Return the score `READER_METRIC`.
+
+    Args:
+        means: the mean of the reader's values by question.
+        clusters: the cluster of each question in `means`; None if there are no clusters.
+    """
+    stats = describe(list(means.values()), scale=PROPORTION, clusters=clusters)
+    return Score(
+        stats.mean,
+        stats,
+        READER_METRIC,
+        SPLIT,
+        higher_is_better=True,
+        scale=PROPORTION,
+        unit="share",
+    )

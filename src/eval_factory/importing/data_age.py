@@ -43,23 +43,21 @@ def age_of_data(
         dataset: the data set that the source states (`ForeignRun.dataset`).
         published: the month since which questions and answers are public (`YYYY-MM`); None if the
             user did not state the month.
-        training_cutoff: the month in which the model's training data end (`YYYY-MM`).
+        training_cutoff: the month in which the model's training data end (`YYYY-MM`); None if the
+            user did not state the month.
     """
     if published is not None:
-        # The user's month is the month since which the answers are public too.
-        return DataAge(published, True, training_cutoff)
+        return DataAge(published, answers_public=True, training_cutoff=training_cutoff)
     about = None if dataset is None else facts_of_data_set(dataset)
     if about is None:
-        return DataAge(None, None, training_cutoff)
+        return DataAge(published=None, answers_public=None, training_cutoff=training_cutoff)
     return DataAge(about.published, about.answers_public, training_cutoff)
 
 
 def facts_of_data_set(dataset: str) -> About | None:
     """Return the facts about the first task that reads this data set; None if no task reads it.
 
-    Args:
-        dataset: the id `owner/name` or the address of a data set on the Hugging Face Hub or GitHub,
-            or `helm:` followed by the name of a run spec.
+    `dataset` has one of the forms of `ForeignRun.dataset`.
     """
     name = dataset
     for address in _ADDRESSES:
@@ -80,7 +78,7 @@ def _names_of_data(task: Task) -> set[str]:
     return {name.casefold() for name in names}
 
 
-def refuse_other_than_month(option: str, value: str | None) -> None:
+def require_month(option: str, value: str | None) -> None:
     """Check that the value of an option is a month; None is allowed.
 
     Raises:

@@ -2,7 +2,9 @@
 
 A source is an aggregate record, with a file of samples next to it. This module follows version
 0.3.0 of the schema (github.com/evaleval/every_eval_ever), and the files that the schema's own
-converters write.
+converters write. An optional field is missing or null; `or {}` covers both cases.
+
+A record has the results of one or more evaluations. Each evaluation makes one run here.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.core.finish_reasons import from_inspect
 from eval_factory.importing.foreign_run import (
@@ -38,15 +40,23 @@ from eval_factory.report.exports.every_eval_ever import SOURCE_NAME
 PROGRAM = "every_eval_ever"
 UNNAMED_METRIC = "score"
 """The name of the metric if a record does not name its metric."""
-VERSIONS = ("0.2.", "0.3.")  # the beginnings of the versions that can be read
+VERSIONS = ("0.2.", "0.3.")  # the beginnings of the schema's versions that can be read
 _METRIC_NAME_FIELDS = ("metric_name", "metric_id", "evaluation_description")
-"""The fields that may name a metric. The first field that has different values for all results of
-an evaluation is used.
+"""The fields that may name a metric. The names come from the first field whose values differ
+between all results of an evaluation.
 """
 _HASHES = ("sha256", "md5")  # the hash algorithms of the schema
-_NOT_CATEGORIES = ("split", "finish_reason", "stop_reason", "epoch")  # metadata that make no groups
-_MAX_GROUP_NAME = 80  # the maximum number of characters of a category's value
-_SampleKey = tuple[str, int]  # id, number of the repeat from 0
+# metadata that are not categories
+_NOT_CATEGORIES = ("split", "finish_reason", "stop_reason", "epoch")
+_MAX_EPOCH_DIGITS = 8  # a longer number does not count repeats
+_MAX_CATEGORY_VALUE = 80  # the maximum number of characters of a category's value
+
+
+class _SampleKey(NamedTuple):
+    """Identifies a sample of an evaluation."""
+
+    id: str
+    repeat: int  # from 0
 
 
 def is_record(path: Path) -> bool:
@@ -62,11 +72,11 @@ def read(path: Path) -> list[ForeignRun]:
     """Read an aggregate record, and return one run for each evaluation in the record.
 
     Raises:
-        SourceError: a field is missing, the record has another version, or the file of samples does
-            not have the checksum or the number of rows in the record.
+        SourceError: a field is missing, or the version of the record cannot be read. Or the file of
+            samples does not have the checksum, or the number of rows, that the record states.
     """
     document = json_document(path)
-    version = str(document.get("schema_version", VERSIONS[-1]))
+    version = str(document.get("schema_version", VERSIONS[-1]))  # the newest if not stated
     if not version.startswith(VERSIONS):
         raise SourceError(
             f"{path}: is a record of version {version}, and only versions 0.2 and 0.3 can be read; "
@@ -74,17 +84,17 @@ def read(path: Path) -> list[ForeignRun]:
         )
     evaluations = _evaluations(path, document)
     files = {path.name: digest_of(path)}
-    samples = None
-    details = document.get("detailed_evaluation_results")
-    file = _samples_file(path, details)
-    if file is not None:
-        files[file.name] = _checked_digest(file, details, path)
-        source = document.get("source_metadata") or {}
-        is_our_export = source.get("source_name") == SOURCE_NAME
-        samples = _index_samples(file, evaluations, details, is_our_export)
+    sample_index = None
+    file_facts = document.get("detailed_evaluation_results")
+    samples_file = _samples_file(path, file_facts)
+    if samples_file is not None:
+        files[samples_file.name] = _checked_digest(samples_file, file_facts, path)
+        source_metadata = document.get("source_metadata") or {}
+        is_our_export = source_metadata.get("source_name") == SOURCE_NAME
+        sample_index = _index_samples(samples_file, evaluations, file_facts, is_our_export)
     runs = []
     for evaluation in evaluations:
-        runs.append(_run(document, evaluation, samples, files))
+        runs.append(_run(document, evaluation, sample_index, files))
     return runs
 
 
@@ -96,22 +106,22 @@ class _Evaluation:
     main_metric: str
     reported: Mapping[str, ReportedValue]  # metric -> reported value
     metrics: Mapping[str, str]  # evaluation_result_id -> metric
-    stated_samples: int | None  # the number of samples of the main value; None if not stated
+    stated_samples: int | None  # the number of samples of the main metric; None if not stated
     dataset: str | None
 
 
 @dataclass(slots=True)
 class _SampleLines:
-    """The lines of one sample: where the first line begins, and the values of all lines."""
+    """The position and the values of a sample's lines; each line has the value of one metric."""
 
-    offset: int  # the number of bytes before the first line
-    # metric -> value; None if the line of the metric has no number
+    offset: int  # the number of bytes in the file before the first line
+    # metric -> value; None if the line has no number
     values: dict[str, float | None] = field(default_factory=dict)
 
 
 @dataclass
-class _Samples:
-    """The index of a file of samples. The texts of the samples are not in memory."""
+class _SampleIndex:
+    """The index of a file of samples. The texts of the samples stay in the file."""
 
     path: Path
     by_evaluation: dict[str, dict[_SampleKey, _SampleLines]] = field(default_factory=dict)
@@ -142,27 +152,34 @@ def _evaluation(path: Path, name: str, results: Sequence[Mapping[str, Any]]) -> 
     """
     reported = {}
     metrics = {}
-    counts = {}
-    main = None
+    sample_counts = {}
+    marked = None
     for metric, result in zip(_metric_names(path, name, results), results, strict=True):
-        details = result.get("score_details") or {}
-        value = number_of(details.get("score"))
+        score_details = result.get("score_details") or {}
+        value = number_of(score_details.get("score"))
         if value is None:
             continue
         lower_is_better = (result.get("metric_config") or {}).get("lower_is_better")
-        uncertainty = details.get("uncertainty") or {}
-        stderr = (uncertainty.get("standard_error") or {}).get("value")
-        counts[metric] = count_of(uncertainty.get("num_samples"))
         higher_is_better = None if lower_is_better is None else not lower_is_better
+        uncertainty = score_details.get("uncertainty") or {}
+        stderr = (uncertainty.get("standard_error") or {}).get("value")
         reported[metric] = ReportedValue(value, number_of(stderr), higher_is_better)
+        sample_counts[metric] = count_of(uncertainty.get("num_samples"))
         if result.get("evaluation_result_id"):
             metrics[str(result["evaluation_result_id"])] = metric
-        if (details.get("details") or {}).get("main_metric") == "true":
-            main = metric
+        if (score_details.get("details") or {}).get("main_metric") == "true":
+            marked = metric
     if not reported:
         raise SourceError(f"{path}: has no value of {name}")
-    main = main or next(iter(reported))
-    return _Evaluation(name, main, reported, metrics, counts[main], _dataset(results[0]))
+    main_metric = marked or next(iter(reported))
+    return _Evaluation(
+        name,
+        main_metric,
+        reported,
+        metrics,
+        stated_samples=sample_counts[main_metric],
+        dataset=_dataset(results[0]),
+    )
 
 
 def _dataset(result: Mapping[str, Any]) -> str | None:
@@ -185,37 +202,37 @@ def _metric_names(
     configs = [result.get("metric_config") or {} for result in results]
     if len(results) == 1:
         return [str(configs[0].get("metric_name") or configs[0].get("metric_id") or UNNAMED_METRIC)]
-    # for each field that may name the metrics: the value of each result
-    values_by_field = [[config.get(name) for config in configs] for name in _METRIC_NAME_FIELDS]
-    values_by_field.append([result.get("evaluation_result_id") for result in results])
-    for values in values_by_field:
-        if all(values) and len(set(values)) == len(values):
-            return [str(name) for name in values]
+    # Each candidate has a name for each result.
+    candidates = [[config.get(field) for config in configs] for field in _METRIC_NAME_FIELDS]
+    candidates.append([result.get("evaluation_result_id") for result in results])
+    for names in candidates:
+        if all(names) and len(set(names)) == len(names):
+            return [str(name) for name in names]
     raise SourceError(
         f"{path}: the results of {evaluation} have no different names; "
         "give each result its own metric_name in its metric_config"
     )
 
 
-def _samples_file(path: Path, details: Any) -> Path | None:
+def _samples_file(path: Path, file_facts: Any) -> Path | None:
     """Return the file of samples that the record names, in the folder of the record.
 
-    Returns None if the record names no file, or if the file does not exist. `details` is the
-    record's `detailed_evaluation_results`.
+    Returns None if the record names no file, or if the file does not exist. `file_facts` is the
+    record's field `detailed_evaluation_results`, which describes the file.
     """
-    if not isinstance(details, dict) or not details.get("file_path"):
+    if not isinstance(file_facts, dict) or not file_facts.get("file_path"):
         return None
-    return file_next_to(path, Path(str(details["file_path"])).name)
+    return file_next_to(path, Path(str(file_facts["file_path"])).name)
 
 
-def _checked_digest(file: Path, details: Mapping[str, Any], path: Path) -> str:
+def _checked_digest(file: Path, file_facts: Mapping[str, Any], path: Path) -> str:
     """Return the SHA-256 of the file of samples.
 
     Raises SourceError if the file does not have the checksum in the record.
     """
     digest = digest_of(file)
-    algorithm = details.get("hash_algorithm")
-    stated = details.get("checksum")
+    algorithm = file_facts.get("hash_algorithm")
+    stated = file_facts.get("checksum")
     if stated and algorithm in _HASHES:
         actual = digest if algorithm == "sha256" else digest_of(file, algorithm)
         if actual != stated:
@@ -226,36 +243,36 @@ def _checked_digest(file: Path, details: Mapping[str, Any], path: Path) -> str:
 def _index_samples(
     file: Path,
     evaluations: Sequence[_Evaluation],
-    details: Mapping[str, Any],
+    file_facts: Mapping[str, Any],
     is_our_export: bool,
-) -> _Samples:
+) -> _SampleIndex:
     """Return the index of the file of samples, after one pass over the file.
-
-    A sample with several metrics has a line for each metric.
 
     Raises:
         SourceError: a line cannot be read or occurs twice, or lines are missing.
     """
     by_name = {evaluation.name: evaluation for evaluation in evaluations}
-    samples = _Samples(file, {name: {} for name in by_name})
-    rows = 0
+    index = _SampleIndex(file, {name: {} for name in by_name})
+    line_count = 0
     for offset, line in json_lines_with_offsets(file):
-        rows += 1
-        row = f"{file}, row {rows}"
+        line_count += 1
+        location = f"{file}, row {line_count}"
         evaluation_and_metric = _evaluation_and_metric(line, evaluations, by_name)
         if evaluation_and_metric is None:
-            samples.unmatched_lines += 1
+            index.unmatched_lines += 1
             continue
         evaluation, metric = evaluation_and_metric
-        key = _key_of(line, row, is_our_export)
-        lines = samples.by_evaluation[evaluation].setdefault(key, _SampleLines(offset))
-        if metric in lines.values:
-            raise SourceError(f"{row}: question {key[0]}, asking {key[1] + 1}, occurs twice")
-        lines.values[metric] = number_of((line.get("evaluation") or {}).get("score"))
-    stated = count_of(details.get("total_rows"))
-    if stated is not None and rows < stated:
-        raise SourceError(f"{file}: has {rows} of the {stated} rows that its record states")
-    return samples
+        key = _key_of(line, location, is_our_export)
+        lines_of_sample = index.by_evaluation[evaluation].setdefault(key, _SampleLines(offset))
+        if metric in lines_of_sample.values:
+            raise SourceError(
+                f"{location}: question {key.id}, asking {key.repeat + 1}, occurs twice"
+            )
+        lines_of_sample.values[metric] = number_of((line.get("evaluation") or {}).get("score"))
+    stated = count_of(file_facts.get("total_rows"))
+    if stated is not None and line_count < stated:
+        raise SourceError(f"{file}: has {line_count} of the {stated} rows that its record states")
+    return index
 
 
 def _evaluation_and_metric(
@@ -265,8 +282,9 @@ def _evaluation_and_metric(
 ) -> tuple[str, str] | None:
     """Return the evaluation and the metric of a line; None if the line belongs to no evaluation.
 
-    The line's `evaluation_result_id` is used first, then its `evaluation_name`. If a record has one
-    evaluation, all lines belong to this evaluation, because some converters write another name.
+    The line's `evaluation_result_id` is used first, then its `evaluation_name`. If neither is known
+    and the record has only one evaluation, the line belongs to this evaluation: some converters
+    write another name into the lines.
     """
     result_id = str(line.get("evaluation_result_id"))
     for evaluation in evaluations:
@@ -280,27 +298,27 @@ def _evaluation_and_metric(
     return evaluation_of_line.name, evaluation_of_line.main_metric
 
 
-def _key_of(line: Mapping[str, Any], row: str, is_our_export: bool) -> _SampleKey:
-    """Return the id of a line's sample, and the number of its repeat from 0.
+def _key_of(line: Mapping[str, Any], location: str, is_our_export: bool) -> _SampleKey:
+    """Return the key of the sample to which a line belongs.
 
     `metadata.epoch` counts repeats from 1. Exports of eval-factory append the number of the repeat
-    to the id, such as `#1`. This suffix is removed only from lines of such an export, because ids
-    of other programs may have a similar suffix.
+    to the id, such as `#1`. This suffix is removed only from ids of such an export, because ids of
+    other programs may have a similar suffix.
     """
-    text = sample_id(line.get("sample_id"), row)
-    epoch = str((line.get("metadata") or {}).get("epoch", ""))
+    question_id = sample_id(line.get("sample_id"), location)
+    epoch = str((line.get("metadata") or {}).get("epoch"))
     repeat = 0
-    if epoch.isdecimal() and len(epoch) < 9:  # a longer number is not a number of repeats
+    if epoch.isdecimal() and len(epoch) <= _MAX_EPOCH_DIGITS:
         repeat = max(0, int(epoch) - 1)
     if repeat and is_our_export:
-        text = text.removesuffix(f"#{repeat}")
-    return text, repeat
+        question_id = question_id.removesuffix(f"#{repeat}")
+    return _SampleKey(question_id, repeat)
 
 
 def _run(
     document: Mapping[str, Any],
     evaluation: _Evaluation,
-    samples: _Samples | None,
+    sample_index: _SampleIndex | None,
     files: Mapping[str, str],
 ) -> ForeignRun:
     """Return the run of one evaluation of a record."""
@@ -308,14 +326,15 @@ def _run(
     model = document.get("model_info") or {}
     open_samples = None
     notes = []
-    if samples is not None and samples.unmatched_lines:
-        notes.append(
-            f"{samples.unmatched_lines} lines of {samples.path.name} name no evaluation of the "
-            "record. These lines are left out."
-        )
-    if samples is not None and samples.by_evaluation[evaluation.name]:
-        lines = samples.by_evaluation[evaluation.name]
-        open_samples = partial(_samples_at, samples.path, lines)
+    if sample_index is not None:
+        if sample_index.unmatched_lines:
+            notes.append(
+                f"{sample_index.unmatched_lines} lines of {sample_index.path.name} name no "
+                "evaluation of the record. These lines are left out."
+            )
+        lines_by_key = sample_index.by_evaluation[evaluation.name]
+        if lines_by_key:
+            open_samples = partial(_samples_at, sample_index.path, lines_by_key)
     return ForeignRun(
         program=str(library.get("name") or PROGRAM),
         version=str(library.get("version") or "unknown"),
@@ -334,33 +353,35 @@ def _run(
     )
 
 
-def _samples_at(file: Path, lines: Mapping[_SampleKey, _SampleLines]) -> Iterator[ForeignSample]:
-    """Yield the samples whose first lines are at these offsets."""
-    offsets = [sample_lines.offset for sample_lines in lines.values()]
-    documents = json_lines_at(file, offsets)
-    for (key, sample_lines), document in zip(lines.items(), documents, strict=True):
-        yield _sample(document, key, sample_lines.values)
+def _samples_at(
+    file: Path, lines_by_key: Mapping[_SampleKey, _SampleLines]
+) -> Iterator[ForeignSample]:
+    """Yield the samples of an evaluation; the texts of each sample are read from its first line."""
+    offsets = [lines.offset for lines in lines_by_key.values()]
+    first_lines = json_lines_at(file, offsets)
+    for (key, lines), first_line in zip(lines_by_key.items(), first_lines, strict=True):
+        yield _sample(first_line, key, lines.values)
 
 
 def _sample(
     line: Mapping[str, Any], key: _SampleKey, values: Mapping[str, float | None]
 ) -> ForeignSample:
-    """Return the sample whose first line is `line`.
+    """Return a sample.
 
     Args:
-        line: the first line of the sample, which has its texts.
-        key: the id of the sample, and the number of its repeat.
+        line: the first line of the sample.
+        key: the key of the sample.
         values: the values of all lines of the sample, by metric.
     """
     question = line.get("input") or {}
     output = line.get("output") or {}
     metadata = line.get("metadata") or {}
-    messages = list_of(line.get("messages"), "messages", f"sample {key[0]}")
+    messages = list_of(line.get("messages"), "messages", f"sample {key.id}")
     references = tuple(map(str, _as_list(question.get("reference"))))
     options = tuple(map(str, question.get("choices") or ()))
     turns = _turns(messages)
-    texts = _as_list(output.get("raw"))
-    completion = str(texts[0]) if texts else None
+    answers = _as_list(output.get("raw"))
+    completion = str(answers[0]) if answers else None
     # In a conversation, the answer is the last turn.
     if completion is None and turns and turns[-1]["role"] == "assistant":
         completion = turns.pop()["content"]
@@ -369,19 +390,19 @@ def _sample(
         error = "the sample has no answer"
     usage = line.get("token_usage") or {}
     milliseconds = number_of((line.get("performance") or {}).get("latency_ms"))
-    finish_reason = str(metadata.get("finish_reason") or metadata.get("stop_reason") or "")
+    stop_reason = metadata.get("finish_reason") or metadata.get("stop_reason")
     return ForeignSample(
-        id=key[0],
-        repeat=key[1],
+        id=key.id,
+        repeat=key.repeat,
         prompt=str(question.get("raw") or ""),
         options=options,
         right_options=_right_options(references, options),
         right_answers=references,
-        turns=tuple(turns) if len(turns) > 1 else (),
+        turns=tuple(turns) if len(turns) > 1 else (),  # the prompt has the text of a single turn
         completion=None if error else completion,
-        values={} if error else _numbers(values),
+        values={} if error else _known_values(values),
         error=str(error).splitlines()[0] if error else None,
-        finish_reason=from_inspect(finish_reason) or None,
+        finish_reason=from_inspect(str(stop_reason)) if stop_reason else None,
         prompt_tokens=count_of(usage.get("input_tokens")),
         completion_tokens=count_of(usage.get("output_tokens")),
         latency_s=None if milliseconds is None else milliseconds / 1000,
@@ -390,13 +411,13 @@ def _sample(
     )
 
 
-def _numbers(values: Mapping[str, float | None]) -> dict[str, float]:
+def _known_values(values: Mapping[str, float | None]) -> dict[str, float]:
     """Return the values that are not None."""
     return {metric: value for metric, value in values.items() if value is not None}
 
 
 def _as_list(value: Any) -> Sequence[Any]:
-    """Return a field's value as a list. Earlier versions of the schema have a single text."""
+    """Return a field's value as a list. In earlier versions of the schema, it is a single text."""
     if isinstance(value, str):
         return [value]
     return value or []
@@ -405,13 +426,13 @@ def _as_list(value: Any) -> Sequence[Any]:
 def _right_options(references: Sequence[str], options: Sequence[str]) -> tuple[int, ...]:
     """Return the indices of the right options.
 
-    The references are texts of options. If no option has such a text, they are letters.
+    The references are the texts of the right options, or else the letters of these options.
     """
     indices = [index for index, option in enumerate(options) if option in references]
-    if indices:
-        return tuple(indices)
-    letters = [chr(ord("A") + index) for index in range(len(options))]
-    return tuple(index for index, letter in enumerate(letters) if letter in references)
+    if not indices:
+        letters = [chr(ord("A") + index) for index in range(len(options))]
+        indices = [index for index, letter in enumerate(letters) if letter in references]
+    return tuple(indices)
 
 
 def _turns(messages: Sequence[Any]) -> list[dict[str, Any]]:
@@ -432,7 +453,7 @@ def _categories(metadata: Mapping[str, Any], messages: Sequence[Any]) -> dict[st
     """
     categories: dict[str, Any] = {}
     for name, value in metadata.items():
-        if name not in _NOT_CATEGORIES and len(str(value)) <= _MAX_GROUP_NAME:
+        if name not in _NOT_CATEGORIES and len(str(value)) <= _MAX_CATEGORY_VALUE:
             categories[str(name)] = value
     categories.update(counts_of_turns(messages))
     return categories

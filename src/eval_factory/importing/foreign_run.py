@@ -1,4 +1,4 @@
-"""Defines the records that every reader returns for results of other programs: runs and samples."""
+"""Defines the records of another program's results: a run, and the samples of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_OPTIONS = 26
-"""The maximum number of options, because the reader names options by the letters A to Z."""
+"""The maximum number of options, because options are named by the letters A to Z."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class ForeignSample:
     id: str  # the id of the question
     repeat: int  # the number of earlier answers to the same question: 0 for the first answer
     prompt: str
-    values: Mapping[str, float]  # metric -> value; metrics without a number are left out
+    values: Mapping[str, float]  # metric -> value; a value that is no number is left out
     completion: str | None = None  # the answer of the model
     question: str | None = None  # the question without instructions, if the program stores it
     options: tuple[str, ...] = ()
@@ -31,23 +31,20 @@ class ForeignSample:
     completion_tokens: int | None = None
     latency_s: float | None = None  # the time from the request to the answer, in seconds
     reasoning: str | None = None  # the thinking of the model, if the program stores it
-    # scorer -> criterion -> explanation
+    # scorer -> criterion -> the judgement, such as {"explanation": text}
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     categories: Mapping[str, Any] = field(default_factory=dict)  # category -> value, for groups
     cluster: str | None = None  # the group of related questions to which the question belongs
 
     @property
     def is_readable(self) -> bool:
-        """True if there is an answer, and the reader can compare it with options.
-
-        The options must have letters, and at least one option must be known as right.
-        """
+        """True if there is an answer whose stated option can be compared with a right option."""
         has_letters = 1 < len(self.options) <= MAX_OPTIONS
         return self.completion is not None and has_letters and bool(self.right_options)
 
     @property
     def references(self) -> tuple[dict[str, Any], ...]:
-        """The options as references of an instance; without options, the right answers."""
+        """The options in the form of `InstanceRecord.references`; or else the right answers."""
         if not self.options:
             return tuple({"text": text, "tags": ["correct"]} for text in self.right_answers)
         references = []
@@ -85,7 +82,7 @@ class ForeignRun:
     # the data set that the program read: `owner/name` on the Hub, an address, or `helm:` with the
     # name of a run spec; None if the source does not state the data set
     dataset: str | None = None
-    # the number of answers that the program states, with repeats; None if not stated
+    # the number of answers, with repeats, that the source states; None if not stated
     stated_samples: int | None = None
     finished: bool = True
     why_unfinished: str | None = None  # the reason, if the program did not finish
@@ -94,7 +91,7 @@ class ForeignRun:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)  # the program's settings of the run
-    unknown: tuple[str, ...] = ()  # the facts that the source does not have, such as `cost`
+    unknown: tuple[str, ...] = ()  # names of facts that the source does not state: "cost"
     notes: tuple[str, ...] = ()  # sentences for the report
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 from eval_factory.core.errors import ConfigError
@@ -17,7 +18,11 @@ from eval_factory.importing import (
     tables,
 )
 from eval_factory.importing.foreign_run import ForeignRun, ForeignSample
-from eval_factory.importing.sources import SourceError, refuse_other_form, refuse_outside_links
+from eval_factory.importing.sources import (
+    SourceError,
+    refuse_outside_links,
+    unexpected_fields_refused,
+)
 from eval_factory.importing.tables import Columns
 
 INSPECT = "inspect"
@@ -29,13 +34,13 @@ FORMATS = (INSPECT, LM_EVAL, HELM, EEE, TABLE)
 
 
 def runs_in(
-    source: Path, kind: str | None, columns: Columns, task: str, model: str
+    source: Path, stated_format: str | None, columns: Columns, task: str, model: str
 ) -> list[ForeignRun]:
     """Read all results in a source.
 
     Args:
         source: a file or a folder.
-        kind: the format, one of `FORMATS`; if None, the format is detected.
+        stated_format: one of `FORMATS`; if None, the format is detected.
         columns: the columns, if the source is a table.
         task: the name of the benchmark, if the source is a table.
         model: the name of the model, if the source is a table.
@@ -48,8 +53,8 @@ def runs_in(
         raise SourceError(f"{source}: there is no such file or folder")
     if source.is_dir():
         refuse_outside_links(source)
-    source_format = kind or detect_format(source)
-    with refuse_other_form(source):
+    source_format = stated_format or detect_format(source)
+    with unexpected_fields_refused(source):
         if source_format == TABLE:
             runs = [tables.read(source, columns, task, model)]
         else:
@@ -58,24 +63,26 @@ def runs_in(
 
 
 def _with_checked_samples(run: ForeignRun) -> ForeignRun:
-    """Return the run with samples that are checked when they are read.
-
-    If a sample does not have the expected form, the error message has the number of the sample.
-    """
+    """Return the run with samples that are checked when they are read."""
     if run.samples is None:
         return run
-    return replace(run, samples=partial(_checked_samples, run))
+    files = ", ".join(run.files)
+    return replace(run, samples=partial(_checked_samples, run.samples, files))
 
 
-def _checked_samples(run: ForeignRun) -> Iterator[ForeignSample]:
-    """Yield the samples of a run. Raises SourceError if a sample has an unexpected form."""
-    if run.samples is None:  # never true: `_with_checked_samples` has checked this
-        return
-    samples = run.samples()
-    number = 0
-    while True:
-        number += 1
-        with refuse_other_form(f"{', '.join(run.files)}, answer {number}"):
+def _checked_samples(
+    open_samples: Callable[[], Iterator[ForeignSample]], files: str
+) -> Iterator[ForeignSample]:
+    """Yield the samples of a run.
+
+    Raises:
+        SourceError: a sample has fields of unexpected types; the message has the number of the
+            sample.
+    """
+    samples = open_samples()
+    for number in count(1):
+        # `yield` stays outside of the context: errors of the caller's code are not the source's.
+        with unexpected_fields_refused(f"{files}, answer {number}"):
             sample = next(samples, None)
         if sample is None:
             return
@@ -88,23 +95,21 @@ def detect_format(source: Path) -> str:
     Raises:
         ConfigError: the source has none of the formats, or is already a result of eval-factory.
     """
-    kind = _format_of_folder(source) if source.is_dir() else _format_of_file(source)
-    if kind is None and RunDir(source).evaluation_config.is_file():
+    detected = _format_of_folder(source) if source.is_dir() else _format_of_file(source)
+    if detected is not None:
+        return detected
+    if RunDir(source).evaluation_config.is_file():
         raise ConfigError(
             f"{source}: is a result of eval-factory already: there is nothing to import"
         )
-    if kind is None:
-        known = ", ".join(FORMATS)
-        raise ConfigError(
-            f"{source}: the format is not recognised; name it with --format ({known})"
-        )
-    return kind
+    known = ", ".join(FORMATS)
+    raise ConfigError(f"{source}: the format is not recognised; name it with --format ({known})")
 
 
 def _format_of_file(source: Path) -> str | None:
     """Return the format of a file; None if it has none of the formats."""
     suffix = source.suffix.lower()
-    if suffix in tables.KINDS:
+    if suffix in tables.SUFFIXES:
         return TABLE
     if suffix == ".eval" or (suffix == ".json" and inspect_logs.is_log(source)):
         return INSPECT
@@ -118,8 +123,8 @@ def _format_of_file(source: Path) -> str | None:
 def _format_of_folder(source: Path) -> str | None:
     """Return the format of the files in a folder; None if no file has one of the formats.
 
-    If the folder has files of several formats, the format that is tested first is returned. Tables
-    in a folder are not detected.
+    If the folder has files of several formats, the first format in the order of these tests is
+    returned. Tables in a folder are not detected.
     """
     if helm_folders.runs_below(source):
         return HELM

@@ -1,7 +1,4 @@
-"""Reads the folders of runs that were made with `helm-run` (of crfm-helm or medhelm) alone.
-
-Each folder with a `run_spec.json` is one run.
-"""
+"""Reads the folders of runs that `helm-run` (of crfm-helm or medhelm) made without eval-factory."""
 
 from __future__ import annotations
 
@@ -21,8 +18,8 @@ from eval_factory.scoring.scores import metric_values_of
 
 PROGRAM = "helm"
 _FILES = ("run_spec.json", "scenario_state.json", "per_instance_stats.json", "stats.json")
-_PREFERRED = ("exact_match", "quasi_exact_match", "quasi_prefix_exact_match", "f1_score")
-"""The main metric of a run is the first of these metrics that the run has (see `_main_metric`)."""
+_MAIN_METRICS = ("exact_match", "quasi_exact_match", "quasi_prefix_exact_match", "f1_score")
+"""The main metric of a run is the first of these metrics that the run has."""
 
 
 def is_run(folder: Path) -> bool:
@@ -62,10 +59,8 @@ def read(folder: Path) -> ForeignRun:
             continue
         if metric.helm_mean is None or not metric.values:
             continue
-        better = facts_of(metric.name).higher_is_better
-        reported[metric.label] = ReportedValue(
-            metric.helm_mean, stderr=None, higher_is_better=better
-        )
+        higher_is_better = facts_of(metric.name).higher_is_better
+        reported[metric.label] = ReportedValue(metric.helm_mean, higher_is_better=higher_is_better)
         values_by_metric[metric.label] = metric.values
     if not reported:
         raise SourceError(f"{folder}: has no scores of its instances")
@@ -96,20 +91,17 @@ def read(folder: Path) -> ForeignRun:
 
 
 def _main_metric(names: list[str]) -> str:
-    """Return the main metric; the first metric if the run has none of `_PREFERRED`."""
-    for name in _PREFERRED:
-        if name in names:
-            return name
+    """Return the main metric; the first of `names` if the run has none of `_MAIN_METRICS`."""
+    for metric in _MAIN_METRICS:
+        if metric in names:
+            return metric
     return names[0]
 
 
 def _samples(
     folder: Path, split: str | None, values_by_metric: dict[str, Any]
 ) -> Iterator[ForeignSample]:
-    """Yield the unperturbed answers of a split.
-
-    `values_by_metric`: metric -> values by the key of the instance.
-    """
+    """Yield the unperturbed answers of a split; `values_by_metric` is that of `sample_of`."""
     run = output.read_run(folder)
     try:
         for state in run.request_states():
@@ -119,17 +111,20 @@ def _samples(
         raise SourceError(str(error)) from None
 
 
-def options_shown_to_model(texts: Mapping[str, str]) -> tuple[str, ...]:
+def options_shown_to_model(output_mapping: Mapping[str, str]) -> tuple[str, ...]:
     """Return the options in the order of their letters, as HELM's adapter wrote them in the prompt.
 
-    The tuple is empty if the prompt has no options. `texts` maps letters to options. The references
-    of an instance are not used as options: many scenarios list the right reference first, or have
-    references that are not in the prompt.
+    The tuple is empty if the prompt has no options. The references of an instance are not used as
+    options: many scenarios list the right reference first, or have references that are not in the
+    prompt.
+
+    Args:
+        output_mapping: dict from letter to option; other adapters write other keys.
     """
-    letters = sorted(texts)
+    letters = sorted(output_mapping)
     if len(letters) < 2 or letters != list(ascii_uppercase[: len(letters)]):
         return ()
-    return tuple(texts[letter] for letter in letters)
+    return tuple(output_mapping[letter] for letter in letters)
 
 
 def sample_of(
@@ -139,15 +134,15 @@ def sample_of(
 
     Args:
         state: the request with its answer.
-        values_by_metric: metric -> values by the key of the instance.
+        values_by_metric: dict from metric to a dict from the key of an instance to its value.
         location: names the run in error messages.
     """
     instance = state.instance
     key = (instance.id, state.train_trial_index, None)  # None: not perturbed
     values = {}
-    for name, value_of_instance in values_by_metric.items():
-        if key in value_of_instance:
-            values[name] = value_of_instance[key]
+    for metric, value_of in values_by_metric.items():
+        if key in value_of:
+            values[metric] = value_of[key]
     right_answers = []
     for reference in instance.references:
         if "correct" in reference.tags:

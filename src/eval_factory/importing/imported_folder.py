@@ -24,6 +24,7 @@ from eval_factory.scoring.clinicians import with_clinicians
 DEFAULT_MIN_COVERAGE = 1.0  # the value without the option --min_coverage
 FRAMEWORK = "imported"  # the name of framework and package in run_config.yml
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")  # characters that a folder name must not have
+_MAX_PART = 60  # the maximum length of the task, and of the model, in a folder name
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class ImportOptions:
     """The options of an import, stored in the output folder so that the import can be repeated."""
 
     source: Path
-    kind: str
-    columns: Mapping[str, str]
+    source_format: str  # one of `formats.FORMATS`
+    columns: Mapping[str, str]  # field of `tables.Columns` -> name of the column in the table
     task: str
     model: str
     min_coverage: float
@@ -41,11 +42,12 @@ class ImportOptions:
 
     def command(self, output_dir: Path) -> str:
         """Return the command that makes the same folder again, as text for a shell."""
-        words = ["eval-factory", "import", str(self.source), "-o", str(output_dir)]
-        words += ["--format", self.kind]
-        from eval_factory.importing.formats import TABLE  # loads the readers of all formats
+        # Imported late, because this import loads the readers of all formats.
+        from eval_factory.importing.formats import TABLE
 
-        if self.kind == TABLE:
+        words = ["eval-factory", "import", str(self.source), "-o", str(output_dir)]
+        words += ["--format", self.source_format]
+        if self.source_format == TABLE:
             words += ["--task", self.task, "--model", self.model]
         for name, column in self.columns.items():
             words += [f"--{name}", column]
@@ -59,9 +61,9 @@ class ImportOptions:
 
 
 def folder_name(run: ForeignRun) -> str:
-    """Return the folder name of a result, if a source has several results."""
+    """Return the name of the folder for one of several results of a source."""
     parts = [_UNSAFE.sub("_", text).strip("._") for text in (run.task, run.model)]
-    return "-".join(part[:60] for part in parts if part) or "result"
+    return "-".join(part[:_MAX_PART] for part in parts if part) or "result"
 
 
 def configuration(run: ForeignRun, options: ImportOptions, output_dir: Path) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def configuration(run: ForeignRun, options: ImportOptions, output_dir: Path) -> 
             "params": {"extra": {"min_coverage": options.min_coverage}},
             "imported": {
                 "source": str(options.source),
-                "format": options.kind,
+                "format": options.source_format,
                 "columns": dict(options.columns),
                 "task": options.task,
                 "model": options.model,
@@ -104,14 +106,19 @@ def write_import(
         command: the command that makes the same folder again.
         redactor: removes secrets from every text before the text is written.
     """
-    rundir.forget_checksums()  # until all files are written, there are no checksums
+    rundir.forget_checksums()
     written = write_reports(
         result, rundir, config=config, command=command, redactor=redactor, responses={}
     )
-    document = run_config(redactor.tree(config), redactor.text(command), FRAMEWORK, FRAMEWORK)
+    document = run_config(
+        redactor.tree(config),
+        redactor.text(command),
+        framework_name=FRAMEWORK,
+        pkg_name=FRAMEWORK,
+    )
     write_atomic(rundir.run_config, to_yaml(document))
-    # `()`: an imported result has no run folders of HELM.
-    files = {**digests_of(rundir, ()), **written.provenance.run_files}
+    files = digests_of(rundir, runs=())  # an imported result has no run folders of HELM
+    files |= written.provenance.run_files
     write_checksums(rundir, written, files)
     return written
 
@@ -119,8 +126,7 @@ def write_import(
 def write_again(stored: StoredResult, rundir: RunDir) -> TaskResult:
     """Write the reports of an imported result into another folder, and return the result.
 
-    The reports are made from the files of the stored result and from the ratings of clinicians. The
-    source of the import is not read.
+    The ratings of clinicians are read anew. The source of the import is not read.
     """
     result = with_clinicians(stored.result, RunDir(stored.folder))
     config = {"config": stored.config, "target": stored.target}

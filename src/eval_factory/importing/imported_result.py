@@ -38,6 +38,7 @@ from eval_factory.importing.counting import (
     SampleKey,
     key_of,
     question_means,
+    reader_score,
 )
 from eval_factory.importing.data_age import UNKNOWN_AGE, DataAge
 from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
@@ -50,9 +51,11 @@ from eval_factory.scoring.scores import MetricValues
 from eval_factory.tasks.errata import load_errata
 
 _TOLERANCE = 1e-6
-"""The largest difference between a reported value and the mean of its samples that counts as equal.
-Programs round values, and add them in another order.
+"""A reported value and the mean of its samples may differ by this, relatively or absolutely.
+Programs round values, and add values in another order.
 """
+
+IDENTITY_DIGITS = 32  # the number of hexadecimal digits in the run identity of an imported result
 
 
 def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: DataAge) -> TaskResult:
@@ -86,7 +89,7 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: Dat
     notes += [note.text for note in groups.notes()]
     provenance = _provenance(run, counts, scores, age)
     notes += [note.text for note in note_on_cutoff(provenance, "--training_cutoff")]
-    records = ImportedInstances(run, redactor, counts.signs, counts.read_values)
+    records = ImportedInstances(run, redactor, counts.signs, counts.reader_values)
     return TaskResult(
         task=run.task,
         main_metric=run.main_metric,
@@ -94,10 +97,10 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: Dat
         groups=groups.scores,
         validity=Validity(
             instances,
-            {},
-            bounds,
-            None,
-            tuple(redactor.text(note) for note in notes),
+            judges={},
+            bounds=bounds,
+            jury=None,
+            notes=tuple(redactor.text(note) for note in notes),
             failures=_failures(counts, redactor),
             main_split=SPLIT,
             splits={SPLIT: counts.requested} if counts.requested else {},
@@ -128,42 +131,43 @@ def _count_samples(run: ForeignRun) -> SampleCounts:
 def _scores_and_bounds(
     run: ForeignRun, counts: SampleCounts, notes: list[str]
 ) -> tuple[dict[str, Score], dict[str, tuple[float, float]]]:
-    """Return the scores by name, and the bounds of the scores.
+    """Return the scores by name, and the bounds by the name of the score.
 
-    The scores include `READER_METRIC`, which counts the options that our reader of answers finds,
-    if the source has no such score. Notes about the scores are appended to `notes`.
+    If the source has no score `READER_METRIC`, this score of our reader is added. Notes about the
+    scores are appended to `notes`.
     """
     scores: dict[str, Score] = {}
     bounds = {}
     for name, reported in run.reported.items():
         scores[name] = _score(name, reported, counts, notes)
-        limits = _bounds(scores[name], counts, name)
-        if limits is not None:
-            bounds[name] = limits
-    if counts.read_values and READER_METRIC not in scores:
-        means = question_means(counts.read_values)
-        stats = describe(list(means.values()), None, PROPORTION, _clusters(counts, means))
-        scores[READER_METRIC] = Score(
-            stats.mean, stats, READER_METRIC, SPLIT, None, True, PROPORTION, "share"
-        )
+        bounds_of_score = _bounds(scores[name], counts)
+        if bounds_of_score is not None:
+            bounds[name] = bounds_of_score
+    if counts.reader_values and READER_METRIC not in scores:
+        means = question_means(counts.reader_values)
+        scores[READER_METRIC] = reader_score(means, _clusters(counts, means))
     return scores, bounds
 
 
 def _score(name: str, reported: ReportedValue, counts: SampleCounts, notes: list[str]) -> Score:
     """Return the reported value as a score.
 
-    The score has an interval if the reported value is the mean of the samples' values. Otherwise a
-    note is appended to `notes`.
+    The score has an interval if the reported value is the mean of the samples' values. If it is
+    not, a note is appended to `notes`.
     """
     values = counts.values.get(name, {})
-    better = reported.higher_is_better
-    plain = Stats.without_interval(len(values), reported.value, stderr=reported.stderr)
+    score = Score(
+        reported.value,
+        Stats.without_interval(len(values), reported.value, stderr=reported.stderr),
+        name,
+        SPLIT,
+        higher_is_better=reported.higher_is_better,
+    )
     if not values:
-        return Score(reported.value, plain, name, SPLIT, None, better, None, None)
-    means = question_means(values)
-    scale = None
+        return score
     if all(0 <= value <= 1 for value in values.values()):
-        scale = PROPORTION
+        score = replace(score, scale=PROPORTION)
+    means = question_means(values)
     question_mean = math.fsum(means.values()) / len(means)
     answer_mean = math.fsum(values.values()) / len(values)
     # With repeats, a program may average the means of the questions, or all answers.
@@ -172,14 +176,15 @@ def _score(name: str, reported: ReportedValue, counts: SampleCounts, notes: list
             f"{name}: the reported {reported.value:g} is not the mean of its samples' values, "
             f"{question_mean:g}, so it has no interval."
         )
-        return Score(reported.value, plain, name, SPLIT, None, better, scale, None)
-    # A metric from 0 to 1 without a stated direction is taken as better if it is higher.
-    if better is None and scale is not None:
-        better = True
-    stats = describe(list(means.values()), reported.value, scale, _clusters(counts, means))
-    return Score(
-        reported.value, stats, name, SPLIT, None, better, scale, "share" if scale else None
+        return score
+    stats = describe(
+        list(means.values()), reported.value, score.scale, clusters=_clusters(counts, means)
     )
+    score = replace(score, stats=stats, unit="share" if score.scale else None)
+    if score.scale is not None and score.higher_is_better is None:
+        # Of a metric from 0 to 1 without a stated direction, a higher value is taken as better.
+        score = replace(score, higher_is_better=True)
+    return score
 
 
 def _is_equal(reported: float, mean: float) -> bool:
@@ -191,16 +196,16 @@ def _clusters(counts: SampleCounts, means: Mapping[str, float]) -> list[str] | N
     """Return the cluster of each question in `means`; None if the source has no clusters."""
     if not counts.clusters:
         return None
+    # A question without a cluster is a cluster of its own.
     return [counts.clusters.get(question, question) for question in means]
 
 
-def _bounds(score: Score, counts: SampleCounts, name: str) -> tuple[float, float] | None:
-    """Return the lowest and the highest value that the score could have without missing values.
+def _bounds(score: Score, counts: SampleCounts) -> tuple[float, float] | None:
+    """Return the bounds of a score: its values if all missing values are 0, and if all are 1.
 
-    The lowest value results if every missing value is 0, the highest if every missing value is 1.
-    Returns None if the metric has no values of samples, or if its scale is not known.
+    Returns None if no sample has a value of the metric, or if the scale of the metric is not known.
     """
-    values = counts.values.get(name, {})
+    values = counts.values.get(score.metric, {})
     if score.scale is None or not values:
         return None
     missing = counts.requested - len(values)
@@ -215,23 +220,29 @@ def _groups(run: ForeignRun, counts: SampleCounts) -> Groups:
     values = counts.values.get(run.main_metric)
     if not values:
         return Groups()
-    metric = MetricValues(run.main_metric, run.main_metric, None, None, values, SPLIT)
-    metric.clusters = counts.clusters or None
+    metric = MetricValues(
+        label=run.main_metric,
+        name=run.main_metric,
+        helm_mean=None,
+        values=values,
+        split=SPLIT,
+        clusters=counts.clusters or None,  # None: the source has no clusters
+    )
     return scores_by_group(metric, counts.members, set(counts.failed), failed_as_zero=False)
 
 
-def _not_reportable(run: ForeignRun, scores: Mapping[str, Score], answers: int) -> list[str]:
-    """Return the reasons why the result must not be reported, each with advice on further lines.
+def _not_reportable(run: ForeignRun, scores: Mapping[str, Score], samples: int) -> list[str]:
+    """Return the reasons why the result must not be reported; a reason may have lines of advice.
 
-    `answers` is the number of samples.
+    `samples` is the number of samples.
     """
     reasons = []
     stated = run.stated_samples
-    if answers and stated is not None and answers < stated:
+    if samples and stated is not None and samples < stated:
         reasons.append(
-            f"the source has {answers} of {stated} answers\n  import the complete source"
+            f"the source has {samples} of {stated} answers\n  import the complete source"
         )
-    if not answers:
+    if not samples:
         reasons.append(
             "the source has no answers, so that the value cannot be checked\n  "
             "import a source that has the answers to single questions"
@@ -254,15 +265,15 @@ def _note_texts(run: ForeignRun, counts: SampleCounts) -> Iterator[str]:
     )
     if run.unknown:
         yield f"Unknown facts about this run: {', '.join(run.unknown)}."
-    stated = []
+    stderrs = []
     for name, reported in run.reported.items():
         if reported.stderr is not None:
-            stated.append(f"{reported.stderr:.4g} of {name}")
-    if stated:
-        yield f"{run.program} states a standard error of {formats.first_of(stated, 5)}."
+            stderrs.append(f"{reported.stderr:.4g} of {name}")
+    if stderrs:
+        yield f"{run.program} states a standard error of {formats.first_of(stderrs, limit=5)}."
     without_samples = [name for name in run.reported if name not in counts.values]
     if without_samples and counts.requested:
-        shown = formats.first_of(without_samples, 3)
+        shown = formats.first_of(without_samples, limit=3)
         yield f"No single question has a value of {shown}; these scores have no interval."
     if counts.unread:
         yield (
@@ -298,8 +309,13 @@ def _usage(run: ForeignRun, counts: SampleCounts) -> Usage:
         latency_p95_s=None,
     )
     by_role = SpentByRole(spent, {MODEL_ROLE: spent})
-    # One run, which took 0 seconds here: eval-factory has sent no request.
-    return Usage(by_role, by_role, 1, 0.0, "the program that asked did not record the cost")
+    return Usage(
+        by_role,
+        by_role,
+        runs=1,
+        wall_s=0.0,  # eval-factory has sent no request
+        cost_unknown="the program that asked did not record the cost",
+    )
 
 
 def _provenance(
@@ -315,7 +331,7 @@ def _provenance(
         packages={},
         dataset_files={},
         prompts_sha256=counts.prompts_sha256(),
-        run_identity=hashlib.sha256(identity.encode()).hexdigest()[:32],
+        run_identity=hashlib.sha256(identity.encode()).hexdigest()[:IDENTITY_DIGITS],
         errata_version=load_errata().version,
         reader_version=VERSION,
         git_hash=None,
@@ -333,14 +349,14 @@ def _provenance(
 class ImportedInstances:
     """The instances of another program's run.
 
-    Each iteration reads the samples from the source again. Signs and values of the reader were
-    computed before and are stored here.
+    Each iteration reads the samples from the source again. The signs, and the values of
+    `READER_METRIC`, were computed when the samples were counted.
     """
 
     run: ForeignRun
     redactor: Redactor
     signs: Mapping[SampleKey, tuple[str, ...]]
-    read_values: Mapping[SampleKey, float]  # 1 if the reader finds a right option, else 0
+    reader_values: Mapping[SampleKey, float]  # see `SampleCounts.reader_values`
 
     def __iter__(self) -> Iterator[InstanceRecord]:
         if self.run.samples is None:
@@ -348,24 +364,24 @@ class ImportedInstances:
         for sample in self.run.samples():
             key = key_of(sample)
             signs = self.signs.get(key, ())
-            yield _instance_record(sample, signs, self.read_values.get(key), self.redactor)
+            yield _instance_record(sample, signs, self.reader_values.get(key), self.redactor)
 
 
 def _instance_record(
-    sample: ForeignSample, signs: tuple[str, ...], read_value: float | None, redactor: Redactor
+    sample: ForeignSample, signs: tuple[str, ...], reader_value: float | None, redactor: Redactor
 ) -> InstanceRecord:
     """Return a sample as an instance, with redacted texts.
 
     Args:
         sample: one answer, as the other program stored it.
         signs: the signs of the answer.
-        read_value: 1 if the reader finds a right option in the answer, 0 if not; None if the sample
-            has no options.
+        reader_value: the value of `READER_METRIC`; None if there is none.
         redactor: removes secrets from all texts.
     """
     metrics = dict(sample.values)
-    if read_value is not None:
-        metrics.setdefault(READER_METRIC, read_value)
+    if reader_value is not None:
+        # A source that is an export of eval-factory may have its own value of this metric.
+        metrics.setdefault(READER_METRIC, reader_value)
     clean = redactor.tree
     return InstanceRecord(
         id=redactor.text(sample.id),

@@ -1,7 +1,8 @@
 """Reads logs of Inspect (`inspect_ai`) of log version 2.
 
 A log is a `.eval` file (a ZIP archive of JSON documents) or a `.json` file. This module follows the
-published format (inspect.aisi.org.uk/eval-logs.html); it does not import `inspect_ai`.
+published format (inspect.aisi.org.uk/eval-logs.html); it does not import `inspect_ai`. An optional
+field of a log is missing or null; `or {}` covers both cases.
 """
 
 from __future__ import annotations
@@ -35,23 +36,29 @@ from eval_factory.report.exports.inspect_logs import OUR_PACKAGE
 
 PROGRAM = "inspect_ai"
 LOG_VERSION = 2
-LETTER_VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""The values of correct, incorrect and partial answers, and of no answer, as in Inspect's
-`value_to_float`.
-"""
+# the numbers for the letters of scores, as in Inspect's `value_to_float`
+LETTER_VALUES = {
+    "C": 1.0,  # correct
+    "I": 0.0,  # incorrect
+    "P": 0.5,  # partially correct
+    "N": 0.0,  # no answer
+}
 _UNKNOWN = "unknown"
-# entries of a `.eval` archive; Inspect writes _START at the beginning and _HEADER at the end
-_HEADER = "header.json"
-_START = "_journal/start.json"
-_SAMPLES = "samples/"
+# the names of entries in a `.eval` archive
+_START = "_journal/start.json"  # written when the evaluation begins
+_HEADER = "header.json"  # written when the evaluation ends
+_SAMPLES = "samples/"  # the beginning of the names of samples
 _PART_OF_A_SAMPLE = re.compile(r"_epoch_\d+/sample\.json$")
 _LISTS = ("samples", "reductions")
 """The lists in a `.json` log whose length grows with the number of samples."""
 _MEANS = ("accuracy", "mean")
-"""The metrics of Inspect that are means over samples. The value of a scorer is its first
-metric in this list.
+"""The metrics of Inspect that are means over samples. Of these metrics, the first that a scorer has
+is the reported value.
 """
-_MAX_GROUP_NAME = 80  # the maximum number of characters of a category's value
+# the texts around a request in an error message; Inspect writes a line break there as `\n`
+_REQUEST_BEGINS = "\\nRequest:\\n{"
+_REQUEST_ENDS = "\\n}\\n\\n"
+_MAX_CATEGORY_VALUE = 80  # the maximum number of characters of a category's value
 
 
 def is_log(path: Path) -> bool:
@@ -73,55 +80,56 @@ def read(path: Path) -> ForeignRun:
         SourceError: the log has another version, is incomplete, or lacks a field.
     """
     header = _header(path)
-    version = header.get("version", 1)
+    version = header.get("version", 1)  # a log without a version counts as one of version 1
     if version != LOG_VERSION:
         raise SourceError(
             f"{path}: is a log of version {version!r}, and only version {LOG_VERSION} can be read; "
             f"`inspect log convert` writes version {LOG_VERSION}"
         )
-    facts = _required_mapping(header, "eval", path)
+    evaluation = _required_mapping(header, "eval", path)
     results = header.get("results") or {}
-    scorers = [item for item in results.get("scores") or [] if isinstance(item, dict)]
-    reported = _reported(scorers)
+    reported = _reported(
+        [entry for entry in results.get("scores") or [] if isinstance(entry, dict)]
+    )
     status = header.get("status")
     if not isinstance(status, str):
         raise SourceError(f"{path}: has no field status")
     stats = header.get("stats") or {}
-    packages = facts.get("packages") or {}
     prompt_tokens, completion_tokens = _total_usage(stats.get("model_usage") or {})
     main = next(iter(reported), None)
     if main is None:  # a log that did not finish may still have samples with values
-        main = _first_scorer(path, status, header)
+        main = _first_metric(path, status, header)
     unknown = ["prompts as sent to the endpoint", "cost"]
-    program, program_version = _program(packages)
+    program, program_version = _program(evaluation.get("packages") or {})
     if program_version == _UNKNOWN:
         unknown.append(f"version of {program}")
     return ForeignRun(
         program=program,
         version=program_version,
-        task=_required_text(facts, "task", path),
-        model=_required_text(facts, "model", path),
+        task=_required_text(evaluation, "task", path),
+        model=_required_text(evaluation, "model", path),
         main_metric=main,
         reported=reported,
         samples=lambda: _samples(path),
         files={path.name: digest_of(path)},
-        dataset=_dataset(facts),
+        dataset=_dataset(evaluation),
         stated_samples=count_of(results.get("total_samples")),
         finished=status == "success",
         why_unfinished=None if status == "success" else _unfinished(status, header),
-        started_at=utc_time(stats.get("started_at") or facts.get("created")),
+        started_at=utc_time(stats.get("started_at") or evaluation.get("created")),
         ended_at=utc_time(stats.get("completed_at")),
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
-        settings=_settings(facts, header),
+        settings=_settings(evaluation, header),
         unknown=tuple(unknown),
     )
 
 
 def _program(packages: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the program that computed the values, and its version.
+    """Return the program that computed the values, and the version of this program.
 
-    A log that eval-factory exported lists eval-factory and the program that computed the values.
+    `packages`: the packages that the log lists, with their versions. A log that eval-factory
+    exported lists eval-factory and the program that computed the values.
     """
     if not packages.get(PROGRAM) and OUR_PACKAGE in packages:
         for package, version in packages.items():
@@ -130,9 +138,9 @@ def _program(packages: Mapping[str, Any]) -> tuple[str, str]:
     return PROGRAM, str(packages.get(PROGRAM) or _UNKNOWN)
 
 
-def _dataset(facts: Mapping[str, Any]) -> str | None:
+def _dataset(evaluation: Mapping[str, Any]) -> str | None:
     """Return the location of the data set, or else its name, which is often incomplete."""
-    dataset = facts.get("dataset") or {}
+    dataset = evaluation.get("dataset") or {}
     location = dataset.get("location") or dataset.get("name")
     return str(location) if location else None
 
@@ -190,13 +198,14 @@ def _sample(sample: Mapping[str, Any], location: str) -> ForeignSample:
     for name in ("id", "epoch", "input"):
         if name not in sample:
             raise SourceError(f"{location}: has no field {name}")
+    # The field `output.choices` has the model's answers, the field `choices` has the options.
     output = sample.get("output") or {}
-    choices = list_of(output.get("choices"), "output.choices", location)
-    message: dict[str, Any] = {}
+    answers = list_of(output.get("choices"), "output.choices", location)
+    answer: dict[str, Any] = {}
     stop_reason = None
-    if choices and isinstance(choices[0], dict):
-        message = choices[0].get("message") or {}
-        stop_reason = choices[0].get("stop_reason")
+    if answers and isinstance(answers[0], dict):
+        answer = answers[0].get("message") or {}
+        stop_reason = answers[0].get("stop_reason")
     messages = []
     for item in list_of(sample.get("messages"), "messages", location):
         if isinstance(item, dict):
@@ -204,18 +213,20 @@ def _sample(sample: Mapping[str, Any], location: str) -> ForeignSample:
     usage = output.get("usage") or {}
     options = tuple(map(str, list_of(sample.get("choices"), "choices", location)))
     targets = _targets(sample.get("target"))
-    right = _right_options(targets, options)
     values, judgements = _values(sample.get("scores") or {}, location)
-    categories = _categories(sample, messages)
-    completion, reasoning = _texts(message.get("content"))
+    completion, reasoning = _texts(answer.get("content"))
     error = _error(sample, output)
+    question = _input_text(sample["input"])
+    prompt = _prompt(messages)
+    if prompt is None:
+        prompt = question
     return ForeignSample(
         id=sample_id(sample["id"], location),
         repeat=_repeat(sample["epoch"], location),
-        prompt=_prompt(messages, sample["input"]),
-        question=_prompt([], sample["input"]),  # without messages: the text of the input field
+        prompt=prompt,
+        question=question,
         options=options,
-        right_options=right,
+        right_options=_right_options(targets, options),
         right_answers=targets,
         turns=_turns(messages),
         completion=None if error else completion,
@@ -227,7 +238,7 @@ def _sample(sample: Mapping[str, Any], location: str) -> ForeignSample:
         latency_s=number_of(output.get("time")),
         reasoning=reasoning,
         judgements=judgements,
-        categories=categories,
+        categories=_categories(sample, messages),
     )
 
 
@@ -237,10 +248,10 @@ def _repeat(epoch: Any, location: str) -> int:
     Raises:
         SourceError: the epoch is not an integer of 1 or more.
     """
-    number = count_of(epoch)
-    if number is None or number < 1:
+    checked_epoch = count_of(epoch)
+    if checked_epoch is None or checked_epoch < 1:
         raise SourceError(f"{location}: epoch is not a whole number from 1")
-    return number - 1
+    return checked_epoch - 1
 
 
 def _targets(target: Any) -> tuple[str, ...]:
@@ -274,11 +285,11 @@ def _texts(content: Any) -> tuple[str, str | None]:
     """
     if isinstance(content, str):
         return content, None
+    if content is not None and not isinstance(content, list):
+        # `unexpected_fields_refused` turns a TypeError into a message about the source.
+        raise TypeError("content is neither text nor a list")
     texts = []
     reasoning = []
-    # The reader of samples (`refuse_other_form`) reports a TypeError as a wrong field.
-    if content is not None and not isinstance(content, list):
-        raise TypeError("content is neither text nor a list")
     for part in content or []:
         if not isinstance(part, dict):
             continue
@@ -289,21 +300,29 @@ def _texts(content: Any) -> tuple[str, str | None]:
     return "\n".join(texts), "\n".join(reasoning) or None
 
 
-def _prompt(messages: Sequence[Mapping[str, Any]], input_field: Any) -> str:
-    """Return the prompt: the messages before the model's first answer, or else the input field."""
-    prompt_texts = []
+def _text(message: Mapping[str, Any]) -> str:
+    """Return the text of a message without its reasoning."""
+    text, _reasoning = _texts(message.get("content"))
+    return text
+
+
+def _prompt(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the text of the messages before the model's first answer; None if there are none."""
+    texts = []
     for message in messages:
         if message.get("role") == "assistant":
             break
-        prompt_texts.append(_texts(message.get("content"))[0])
-    if prompt_texts:
-        return "\n\n".join(prompt_texts)
+        texts.append(_text(message))
+    if not texts:
+        return None
+    return "\n\n".join(texts)
+
+
+def _input_text(input_field: Any) -> str:
+    """Return the text of a sample's field `input`, which is a text or a list of messages."""
     if isinstance(input_field, str):
         return input_field
-    texts = []
-    for message in input_field or []:
-        if isinstance(message, dict):
-            texts.append(_texts(message.get("content"))[0])
+    texts = [_text(message) for message in input_field or [] if isinstance(message, dict)]
     return "\n\n".join(texts)
 
 
@@ -314,7 +333,7 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
     """
     turns = []
     for message in messages:
-        text = _texts(message.get("content"))[0]
+        text = _text(message)
         for call in message.get("tool_calls") or []:
             if isinstance(call, dict):
                 text += f"\n[tool call] {call.get('function')}({call.get('arguments')})"
@@ -343,17 +362,17 @@ def _values(scores: Any, location: str) -> tuple[dict[str, float], dict[str, dic
             values[name] = value
         explanation = score.get("explanation")
         if explanation:
-            # The keys are the judge and the criterion. A scorer has no criteria, so its name is
-            # used for both.
+            # The keys are the judge and the criterion. A scorer has no criteria, so that the name
+            # of the scorer is both keys.
             judgements[scorer] = {scorer: {"explanation": str(explanation)}}
     return values, judgements
 
 
 def _named_values(scorer: str, value: Any) -> Iterator[tuple[str, float]]:
-    """Yield (metric, value) of each number in a scorer's value; a list has no numbers."""
+    """Yield (metric, number) of each number in a scorer's value. A list is skipped."""
     if isinstance(value, dict):
-        for name, part in value.items():
-            number = _number(part)
+        for name, inner_value in value.items():
+            number = _number(inner_value)
             if number is not None:
                 yield f"{scorer}.{name}", number
         return
@@ -397,13 +416,13 @@ def _error(sample: Mapping[str, Any], output: Mapping[str, Any]) -> str | None:
 def _without_request(message: str) -> str:
     """Return an error message without the request that Inspect writes into the message.
 
-    The request has the prompt. Without the request, equal errors have equal messages.
+    The request contains the prompt. Without the request, equal errors have equal messages.
     """
-    before, request_mark, request = message.partition("\\nRequest:\\n{")
-    if not request_mark:
+    before, begin, request_and_cause = message.partition(_REQUEST_BEGINS)
+    if not begin:
         return message
-    _, end_mark, cause = request.partition("\\n}\\n\\n")
-    if not end_mark:
+    _request, end, cause = request_and_cause.partition(_REQUEST_ENDS)
+    if not end:
         return before
     return f"{before}{cause}"
 
@@ -427,22 +446,26 @@ def _categories(sample: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]
     metadata = sample.get("metadata")
     if isinstance(metadata, dict):
         for name, value in metadata.items():
-            if isinstance(value, str | int | bool) and len(str(value)) <= _MAX_GROUP_NAME:
+            if isinstance(value, str | int | bool) and len(str(value)) <= _MAX_CATEGORY_VALUE:
                 categories[str(name)] = value
     categories.update(counts_of_turns(messages))
     return categories
 
 
-def _reported(scorers: Sequence[Mapping[str, Any]]) -> dict[str, ReportedValue]:
-    """Return each scorer's mean with its standard error, as Inspect computed them."""
+def _reported(entries: Sequence[Mapping[str, Any]]) -> dict[str, ReportedValue]:
+    """Return each scorer's mean with its standard error, as Inspect computed them.
+
+    `entries`: the list `results.scores` of the log. A scorer with several values, such as a dict,
+    has an entry for each value.
+    """
     reported: dict[str, ReportedValue] = {}
-    entries = Counter(str(scorer.get("scorer")) for scorer in scorers)
-    for scorer in scorers:
-        metrics = scorer.get("metrics") or {}
-        name = str(scorer.get("name") or scorer.get("scorer"))
-        # A scorer with several values has several entries, one for each value.
-        if scorer.get("scorer") and entries[str(scorer["scorer"])] > 1:
-            name = f"{scorer.get('scorer')}.{name}"
+    counts = Counter(str(entry.get("scorer")) for entry in entries)
+    for entry in entries:
+        metrics = entry.get("metrics") or {}
+        scorer = entry.get("scorer")
+        name = str(entry.get("name") or scorer)
+        if scorer and counts[str(scorer)] > 1:
+            name = f"{scorer}.{name}"  # the same name as in `_named_values`
         for mean in _MEANS:
             value = _metric(metrics, mean)
             if value is not None:
@@ -452,15 +475,19 @@ def _reported(scorers: Sequence[Mapping[str, Any]]) -> dict[str, ReportedValue]:
 
 
 def _metric(metrics: Mapping[str, Any], name: str) -> float | None:
-    """Return the value of a metric; None if the scorer does not have the metric."""
+    """Return the value of a scorer's metric; None if the scorer does not have the metric."""
     metric = metrics.get(name)
     if isinstance(metric, dict):
         return number_of(metric.get("value"))
     return None
 
 
-def _first_scorer(path: Path, status: str, header: Mapping[str, Any]) -> str:
-    """Return the first metric of the samples. Raises SourceError if no sample has a value."""
+def _first_metric(path: Path, status: str, header: Mapping[str, Any]) -> str:
+    """Return the first metric of the first sample with values.
+
+    Raises:
+        SourceError: no sample has a value. The message states why the log is unfinished.
+    """
     for sample in _samples(path):
         if sample.values:
             return next(iter(sample.values))
@@ -472,13 +499,13 @@ def _first_scorer(path: Path, status: str, header: Mapping[str, Any]) -> str:
 
 def _total_usage(by_model: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the numbers of prompt and completion tokens of all models, including judges."""
-    prompt = _sum_of(by_model, "input_tokens")
-    completion = _sum_of(by_model, "output_tokens")
+    prompt = _token_sum(by_model, "input_tokens")
+    completion = _token_sum(by_model, "output_tokens")
     return prompt, completion
 
 
-def _sum_of(by_model: Mapping[str, Any], name: str) -> int | None:
-    """Return the sum of a count over all models; None if the sum is 0 or not known."""
+def _token_sum(by_model: Mapping[str, Any], name: str) -> int | None:
+    """Return the sum of the field `name` over all models; None if the sum is 0 or not known."""
     counts = []
     for usage in by_model.values():
         if isinstance(usage, dict):
@@ -496,31 +523,32 @@ def _unfinished(status: str, header: Mapping[str, Any]) -> str:
     return status
 
 
-def _settings(facts: Mapping[str, Any], header: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(evaluation: Mapping[str, Any], header: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the evaluation: task, data, epochs, solvers and generation."""
+    config = evaluation.get("config") or {}
     plan = header.get("plan") or {}
     return {
-        "task_version": facts.get("task_version"),
-        "task_args": facts.get("task_args") or {},
-        "dataset": (facts.get("dataset") or {}).get("name"),
-        "epochs": (facts.get("config") or {}).get("epochs"),
-        "limit": (facts.get("config") or {}).get("limit"),
+        "task_version": evaluation.get("task_version"),
+        "task_args": evaluation.get("task_args") or {},
+        "dataset": (evaluation.get("dataset") or {}).get("name"),
+        "epochs": config.get("epochs"),
+        "limit": config.get("limit"),
         "solvers": [str(step.get("solver")) for step in plan.get("steps") or []],
-        "generation": plan.get("config") or facts.get("model_generate_config") or {},
+        "generation": plan.get("config") or evaluation.get("model_generate_config") or {},
     }
 
 
 def _required_mapping(document: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
-    """Return an object of the log. Raises SourceError if the object is missing."""
+    """Return the object in the field `name`. Raises SourceError if there is no object."""
     value = document.get(name)
     if not isinstance(value, dict):
         raise SourceError(f"{path}: has no field {name}; is it a log of inspect_ai?")
     return value
 
 
-def _required_text(document: Mapping[str, Any], name: str, path: Path) -> str:
+def _required_text(evaluation: Mapping[str, Any], name: str, path: Path) -> str:
     """Return a text of the section `eval`. Raises SourceError if the text is missing."""
-    value = document.get(name)
+    value = evaluation.get(name)
     if not isinstance(value, str) or not value:
         raise SourceError(f"{path}: has no field eval.{name}")
     return value

@@ -24,16 +24,17 @@ from eval_factory.importing.sources import (
 
 _CHUNK_BYTES = 1024**2  # the minimum size of a chunk, in bytes; only the last chunk may be smaller
 _SPACES = " \t\n\r"  # the characters that JSON allows between values
-# The characters that can follow a complete value. `}}` is a single brace in an f-string.
-_AFTER_A_VALUE = frozenset(f"{_SPACES},:]}}")
+_AFTER_A_VALUE = frozenset([*_SPACES, ",", ":", "]", "}"])
+"""The characters that can follow a complete value."""
 
 
 class _JsonText:
     """A JSON text that is read from a file in chunks.
 
-    An instance has a position in the text, at which the next value is read. Text before the
-    position is dropped when the next chunk is read. Most methods read chunks, and so raise
-    SourceError if the file is too large or is not UTF-8.
+    An instance has a position in the text, at which the next value is read. When the next chunk is
+    read, the text before the position is dropped.
+
+    Every method that reads raises SourceError if the file is too large or is not UTF-8.
     """
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
@@ -41,13 +42,13 @@ class _JsonText:
         self._path = path
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
         self._decoder = json.JSONDecoder(parse_constant=known_constant, parse_float=finite_number)
-        self._text = ""
-        self._position = 0  # the position in `_text`
+        self._text = ""  # the decoded chunks that were not dropped
+        self._position = 0  # an index in `_text`
         self._is_complete = False  # True after the last chunk was read
         self._bytes = 0  # the number of bytes that were read
 
     def error(self, reason: str) -> SourceError:
-        """Return the error that the caller raises; `reason` states why the file cannot be read."""
+        """Return an error for the caller to raise; `reason` states why the file cannot be read."""
         return SourceError(f"{self._path}: is not JSON that can be read: {one_line(reason)}")
 
     def _read_more(self) -> None:
@@ -106,8 +107,8 @@ class _JsonText:
             except json.JSONDecodeError as error:  # the value may continue in the next chunk
                 if self._is_complete:
                     raise self.error(str(error)) from None
-            # JSONDecodeError is a ValueError too, so this clause must come second. A value with an
-            # infinite number or with too many levels stays wrong in a longer text.
+            # JSONDecodeError is a ValueError too, so this clause must come second. A longer text
+            # would not help here: a number is infinite, or the value has too many levels.
             except (ValueError, RecursionError) as error:
                 raise self.error(str(error)) from None
             else:
@@ -165,10 +166,11 @@ def _keys(text: _JsonText) -> Iterator[str]:
     text.skip("}")
 
 
-def object_without_lists(path: Path, lists: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return the JSON object in a file, with the lists under these keys replaced by empty lists.
+def object_without_lists(path: Path, list_keys: tuple[str, ...]) -> dict[str, Any] | None:
+    """Return the JSON object in a file. The lists under the keys `list_keys` are empty.
 
-    Returns None if the document in the file is not an object. The lists are read, and so checked.
+    The elements of these lists are read, and so checked, but not returned. Returns None if the
+    document in the file is not an object.
 
     Raises:
         SourceError: the file cannot be read, or the document is malformed or incomplete.
@@ -178,10 +180,9 @@ def object_without_lists(path: Path, lists: tuple[str, ...]) -> dict[str, Any] |
             return None
         document: dict[str, Any] = {}
         for key in _keys(text):
-            if key in lists and text.next_character() == "[":
+            if key in list_keys and text.next_character() == "[":
                 document[key] = []
-                # Move past the list, and drop its elements.
-                for _ in _elements(text):
+                for _dropped in _elements(text):
                     pass
             else:
                 document[key] = text.value()
@@ -190,11 +191,11 @@ def object_without_lists(path: Path, lists: tuple[str, ...]) -> dict[str, Any] |
         return document
 
 
-def value_in(path: Path, name: str) -> Any:
+def value_in(path: Path, key: str) -> Any:
     """Return the value under a key of the JSON object in a file.
 
-    `name` is the key. Returns None if the object does not have the key, or if the document in the
-    file is not an object. The text after the value is not read.
+    Returns None if the object does not have the key, or if the document in the file is not an
+    object. The text after the value is not read.
 
     Raises:
         SourceError: the file cannot be read up to the value.
@@ -202,17 +203,17 @@ def value_in(path: Path, name: str) -> Any:
     with _opened(path) as text:
         if text.next_character() != "{":
             return None
-        for key in _keys(text):
+        for next_key in _keys(text):
             value = text.value()
-            if key == name:
+            if next_key == key:
                 return value
     return None
 
 
-def elements_of(path: Path, name: str) -> Iterator[Any]:
+def elements_of(path: Path, key: str) -> Iterator[Any]:
     """Yield the elements of the list under a key of the JSON object in a file.
 
-    `name` is the key. Yields nothing if the object does not have the key, or has null under it. The
+    Yields nothing if the object does not have the key, or if the value under the key is null. The
     text after the list is not read.
 
     Raises:
@@ -220,10 +221,10 @@ def elements_of(path: Path, name: str) -> Iterator[Any]:
             object, or the value is not a list.
     """
     with _opened(path) as text:
-        for key in _keys(text):
-            if key == name and text.next_character() == "[":
+        for next_key in _keys(text):
+            if next_key == key and text.next_character() == "[":
                 yield from _elements(text)
                 return
             value = text.value()
-            if key == name and value is not None:
-                raise SourceError(f"{path}: {name} is not a list")
+            if next_key == key and value is not None:
+                raise SourceError(f"{path}: {key} is not a list")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -29,12 +30,14 @@ MAX_ENTRIES = 2_000_000  # the maximum number of entries in an archive
 MAX_ENTRY_BYTES = 256 * 1024**2  # the maximum size of an unpacked entry, in bytes
 MAX_RATIO = 2_000
 """The maximum ratio of an entry's unpacked size to its compressed size. Texts of models have far
-smaller ratios.
+smaller ratios; a larger ratio is a sign of a ZIP bomb.
 """
 ZSTANDARD = 93
-"""The compression method of a ZIP entry with zstd (APPNOTE.TXT 6.3.8, section 4.4.5)."""
+"""The number of the compression method zstd in ZIP files (APPNOTE.TXT 6.3.8, section 4.4.5)."""
+_LOCAL_HEADER_BYTES = 30  # without the name and the extra field (APPNOTE.TXT, section 4.3.7)
+_LOCAL_HEADER_BEGINS = b"PK\x03\x04"
 _CHUNK = 1024**2  # the number of bytes that are read at once
-_MAX_NAME = 300  # the maximum number of characters of an id
+_MAX_ID = 300  # the maximum number of characters of an id
 _MAX_NUMBER = 1e100
 """The largest value that is read. No metric has larger values, and their sums would overflow."""
 _DAMAGED = (
@@ -45,9 +48,9 @@ _DAMAGED = (
     NotImplementedError,
     EOFError,
 )
-"""The exceptions of an archive's entry that is damaged."""
-_OTHER_FORM = (AttributeError, TypeError, LookupError, ValueError, ArithmeticError)
-"""The exceptions of code that reads a document with fields of unexpected types."""
+"""The exceptions of reading a damaged entry of an archive."""
+_UNEXPECTED_FIELD = (AttributeError, TypeError, LookupError, ValueError, ArithmeticError)
+"""The exceptions of code that reads a field of an unexpected type."""
 
 
 class SourceError(PrerequisiteError):
@@ -55,17 +58,17 @@ class SourceError(PrerequisiteError):
 
 
 @contextmanager
-def refuse_other_form(location: Path | str) -> Iterator[None]:
-    """Report fields of unexpected types that the code in the context reads.
+def unexpected_fields_refused(location: Path | str) -> Iterator[None]:
+    """Refuse the source if the code in the context reads a field of an unexpected type.
 
     `location` names the document in the error message.
 
     Raises:
-        SourceError: the code in the context raised one of the exceptions in `_OTHER_FORM`.
+        SourceError: the code in the context raised one of the exceptions in `_UNEXPECTED_FIELD`.
     """
     try:
         yield
-    except _OTHER_FORM as error:
+    except _UNEXPECTED_FIELD as error:
         why = one_line(f"{type(error).__name__}: {error}")
         raise SourceError(
             f"{location}: a field does not have the form in which its program writes it ({why}); "
@@ -156,7 +159,7 @@ def json_document(path: Path) -> Any:
     """
     try:
         with open_regular(path) as file:
-            text = file.read(MAX_DOCUMENT_BYTES + 1)  # One more byte shows that it is too large.
+            text = file.read(MAX_DOCUMENT_BYTES + 1)  # one more byte shows that the file is larger
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(text) > MAX_DOCUMENT_BYTES:
@@ -274,7 +277,7 @@ class Archive:
                 text = self._zstandard(entry, limit)
             else:
                 with self._zip.open(entry) as opened:
-                    text = opened.read(limit + 1)
+                    text = opened.read(limit + 1)  # the check below refuses a longer text
         except _DAMAGED as error:
             raise SourceError(f"{location}: is damaged: {one_line(str(error))}") from None
         if len(text) != entry.file_size:
@@ -282,21 +285,21 @@ class Archive:
         return text
 
     def _zstandard(self, entry: zipfile.ZipInfo, limit: int) -> bytes:
-        """Return the content of an entry that is compressed with zstd, at most `limit` + 1 bytes.
+        """Return the unpacked content of an entry with zstd, at most `limit` + 1 bytes.
 
         Raises ValueError if the entry is damaged, and SourceError if the entry has no header.
         """
         import zstandard  # Imported here, because only archives with zstd need this package.
 
-        # The local header has 30 bytes, then the name and an extra field, whose lengths are at the
-        # bytes 26 and 28 (APPNOTE.TXT, section 4.3.7). The content follows.
+        # An entry consists of its local header, its name, an extra field, and the packed content.
+        # The header states the lengths of the name and of the extra field.
         self._file.seek(entry.header_offset)
-        header = self._file.read(30)
-        if header[:4] != b"PK\x03\x04":
+        header = self._file.read(_LOCAL_HEADER_BYTES)
+        if not header.startswith(_LOCAL_HEADER_BEGINS):
             raise SourceError(f"{self._path}: {one_line(entry.filename)}: has no header")
         name_length = int.from_bytes(header[26:28], "little")
         extra_length = int.from_bytes(header[28:30], "little")
-        self._file.seek(entry.header_offset + 30 + name_length + extra_length)
+        self._file.seek(name_length + extra_length, os.SEEK_CUR)
         packed = self._file.read(entry.compress_size)
         try:
             with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
@@ -326,20 +329,20 @@ def archive(path: Path) -> Iterator[Archive]:
 def sample_id(value: Any, location: str) -> str:
     """Check an id, and return it as text. `location` names the sample in error messages.
 
-    eval-factory names no file after an id. Ids that are paths out of a folder are refused
-    nevertheless.
+    An id that is a path out of a folder is refused as a precaution: eval-factory names no file
+    after an id, but other programs that read its results may.
 
     Raises:
-        SourceError: the id is empty, too long, a path out of a folder, or neither a text nor an
-            integer.
+        SourceError: the id is empty, unprintable, too long, a path out of a folder, or neither a
+            text nor an integer.
     """
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     if not (isinstance(value, str) or is_integer):
         raise SourceError(f"{location}: its id is neither text nor a whole number")
     text = str(value)
-    if not text.strip() or len(text) > _MAX_NAME or not text.isprintable():
+    if not text.strip() or len(text) > _MAX_ID or not text.isprintable():
         raise SourceError(
-            f"{location}: its id is empty, unprintable or beyond {_MAX_NAME} characters"
+            f"{location}: its id is empty, unprintable or beyond {_MAX_ID} characters"
         )
     if text.startswith(("/", "~")) or ".." in text.replace("\\", "/").split("/"):
         raise SourceError(f"{location}: its id {one_line(text)} is a path that leads elsewhere")

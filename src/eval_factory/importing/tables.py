@@ -21,18 +21,17 @@ from eval_factory.importing.sources import (
 )
 
 PROGRAM = "table"
-KINDS = (".csv", ".tsv", ".xlsx", ".jsonl", ".ndjson")  # the suffixes of files that can be read
+SUFFIXES = (".csv", ".tsv", ".xlsx", ".jsonl", ".ndjson")  # the suffixes of files that can be read
 MAX_BYTES = 512 * 1024**2  # the maximum size of a CSV, TSV or Excel file
-MAX_CELL = 16 * 1024**2
 OPTION_MARK = "|"
-"""Separates the options of a question in a cell."""
-_WORD_VALUES = {"true": 1.0, "yes": 1.0, "right": 1.0, "false": 0.0, "no": 0.0, "wrong": 0.0}
-"""The scores that a table may state as a word."""
+"""Separates the options of a question from each other in a cell."""
+_SCORES_OF_WORDS = {"true": 1.0, "yes": 1.0, "right": 1.0, "false": 0.0, "no": 0.0, "wrong": 0.0}
+"""The words that may stand for a score in a table."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the table's columns, as the user gave them; None if a column is not named.
+    """The names of the table's columns, as the user named them; None if a column is not named.
 
     Without a column of scores (`value`), the columns `answer` and `right` are needed: an answer
     that equals the right answer scores 1, any other answer 0.
@@ -41,14 +40,14 @@ class Columns:
     id: str | None = None  # the ids of the questions
     answer: str | None = None  # the answers of the model
     right: str | None = None  # the right answers
-    value: str | None = None  # the scores of the answers
+    value: str | None = None  # the scores of the answers, called values in a result
     question: str | None = None
     options: str | None = None
 
     @property
     def named(self) -> dict[str, str]:
-        """The columns that the user named, by the option of the command, such as `answer`."""
-        return {name: column for name, column in vars(self).items() if column is not None}
+        """The columns that the user named, by field, such as `answer`."""
+        return {field: column for field, column in vars(self).items() if column is not None}
 
 
 def read(path: Path, columns: Columns, task: str, model: str) -> ForeignRun:
@@ -100,24 +99,20 @@ def _samples(path: Path, columns: Columns, metric: str) -> Iterator[ForeignSampl
     repeats: dict[str, int] = {}
     for number, row in _rows(path):
         if not is_checked:
-            _refuse_missing(path, columns, row)
+            _refuse_missing_columns(path, columns, row)
             is_checked = True
-        elif _has_missing_cells(columns, row):
-            # A line of JSON may leave out fields without a value: these cells are empty.
-            row = {**dict.fromkeys(columns.named.values(), ""), **row}
+        cells = {}
+        for field, column in columns.named.items():
+            # After the first row, a line of JSON may leave out a field that has no value.
+            cells[field] = row.get(column, "")
         location = f"{path}, row {number}"
-        key = sample_id(row[columns.id or ""], location)  # `read` has checked that `id` is named
-        repeat = repeats.get(key, 0)
-        repeats[key] = repeat + 1
-        yield _sample(row, columns, metric, key, repeat, location)
+        question_id = sample_id(cells["id"], location)
+        repeat = repeats.get(question_id, 0)
+        repeats[question_id] = repeat + 1
+        yield _sample(cells, columns, metric, question_id, repeat, location)
 
 
-def _has_missing_cells(columns: Columns, row: Mapping[str, str]) -> bool:
-    """Return True if a row does not have all columns that the user named."""
-    return not set(columns.named.values()) <= row.keys()
-
-
-def _refuse_missing(path: Path, columns: Columns, row: Mapping[str, str]) -> None:
+def _refuse_missing_columns(path: Path, columns: Columns, row: Mapping[str, str]) -> None:
     """Raise ConfigError if the first row does not have all columns that the user named."""
     missing = [column for column in columns.named.values() if column not in row]
     if missing:
@@ -126,17 +121,28 @@ def _refuse_missing(path: Path, columns: Columns, row: Mapping[str, str]) -> Non
 
 
 def _sample(
-    row: Mapping[str, str], columns: Columns, metric: str, key: str, repeat: int, location: str
+    cells: Mapping[str, str],
+    columns: Columns,
+    metric: str,
+    question_id: str,
+    repeat: int,
+    location: str,
 ) -> ForeignSample:
-    """Return the sample of a row. `location` names the row in error messages."""
-    cells = {}
-    for part, column in columns.named.items():
-        cells[part] = row[column]
+    """Return the sample of a row.
+
+    Args:
+        cells: dict from a field of `Columns` to the text of the cell, for the named columns.
+        columns: the names of the columns.
+        metric: the name of the metric.
+        question_id: the checked id of the question.
+        repeat: the number of earlier rows with the same id.
+        location: names the row in error messages.
+    """
     answer = cells.get("answer")
     right = cells.get("right", "")
     values = {}
     if columns.value is not None:
-        value = _value(cells["value"], location, columns.value)
+        value = _score(cells["value"], location, columns.value)
         if value is not None:
             values[metric] = value
     elif answer:
@@ -145,9 +151,9 @@ def _sample(
     question = cells.get("question")
     is_missing = not values and not answer
     return ForeignSample(
-        id=key,
+        id=question_id,
         repeat=repeat,
-        prompt=question or key,
+        prompt=question or question_id,  # the best that is known of the prompt
         question=question,
         options=options,
         right_options=_right_options(right, options),
@@ -158,13 +164,13 @@ def _sample(
     )
 
 
-def _value(text: str, location: str, column: str) -> float | None:
+def _score(text: str, location: str, column: str) -> float | None:
     """Return the score in a cell; None if the cell is empty. Raises SourceError for other texts."""
     word = text.strip().lower()
     if not word:
         return None
-    if word in _WORD_VALUES:
-        return _WORD_VALUES[word]
+    if word in _SCORES_OF_WORDS:
+        return _SCORES_OF_WORDS[word]
     try:
         # Some languages write a decimal comma.
         number = number_of(float(word.replace(",", ".")))
@@ -180,10 +186,10 @@ def _value(text: str, location: str, column: str) -> float | None:
 
 def _options(text: str) -> tuple[str, ...]:
     """Return the options in a cell; an empty tuple if there are fewer than two."""
-    parts = [part.strip() for part in text.split(OPTION_MARK)]
-    if len(parts) < 2:
+    options = [option.strip() for option in text.split(OPTION_MARK)]
+    if len(options) < 2:
         return ()
-    return tuple(parts)
+    return tuple(options)
 
 
 def _right_options(right: str, options: tuple[str, ...]) -> tuple[int, ...]:
@@ -200,37 +206,29 @@ def _right_options(right: str, options: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (number, cells) of each row.
+    """Yield (number, cells by column) of each row, without the header.
 
-    The number counts the rows of a spreadsheet, the lines of a text file, or in a file of JSON
-    lines the lines that are not empty.
+    The number counts the rows of a spreadsheet, or the lines of a text file. In a file of JSON
+    lines, empty lines are not counted.
     """
-    kind = path.suffix.lower()
-    if kind in (".jsonl", ".ndjson"):
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
         for number, document in enumerate(json_lines(path), start=1):
-            yield number, {name: _cell(value) for name, value in document.items()}
+            yield number, {column: _cell(value) for column, value in document.items()}
     else:
         yield from _rows_of_table(path)
 
 
-def _refuse_repeated(path: Path, header: Sequence[str]) -> None:
-    """Raise SourceError if two columns have the same name."""
-    for name in header:
-        if name and header.count(name) > 1:
-            raise SourceError(f"{path}: two columns are called {one_line(name)}; rename one")
-
-
 def _cell(value: object) -> str:
-    """Return a JSON value as the text of a cell."""
+    """Return a JSON value as the text of a cell. A list is a list of options."""
     if value is None:
         return ""
     if isinstance(value, list):
-        return f" {OPTION_MARK} ".join(str(part) for part in value)
+        return f" {OPTION_MARK} ".join(str(option) for option in value)
     return str(value)
 
 
 def _rows_of_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (number, cells) of each row of a CSV, TSV or Excel file, without the header."""
+    """Yield (number, cells by column) of each row of a CSV, TSV or Excel file."""
     header: list[str] = []
     try:
         if file_of_table(path).stat().st_size > MAX_BYTES:
@@ -238,17 +236,25 @@ def _rows_of_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         for number, row in table_rows(path):
             if not header:
                 header = [name.strip() for name in row]
-                _refuse_repeated(path, header)
+                _refuse_repeated_columns(path, header)
                 continue
             if any(cell.strip() for cell in row[len(header) :]):
                 raise SourceError(
                     f"{path}, row {number}: has more cells than columns; is a cell with commas "
                     "without its quotes?"
                 )
-            filled = [*row, *[""] * (len(header) - len(row))]
-            yield number, dict(zip(header, filled, strict=False))
+            missing_cells = [""] * (len(header) - len(row))
+            # A row may have more cells than the header: these are empty, and are left out.
+            yield number, dict(zip(header, [*row, *missing_cells], strict=False))
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
     except TableError as error:
         why = one_line(str(error))
         raise SourceError(f"{path}: line {error.line}: cannot be read: {why}") from None
+
+
+def _refuse_repeated_columns(path: Path, header: Sequence[str]) -> None:
+    """Raise SourceError if two columns have the same name."""
+    for name in header:
+        if name and header.count(name) > 1:
+            raise SourceError(f"{path}: two columns are called {one_line(name)}; rename one")

@@ -67,13 +67,13 @@ def import_results(  # noqa: PLR0913 - one parameter for each option of the comm
         PrerequisiteError: The source cannot be read.
         BusyError: Another process has locked the folder.
     """
-    from eval_factory.importing.data_age import refuse_other_than_month
+    from eval_factory.importing.data_age import require_month
     from eval_factory.importing.formats import detect_format, runs_in
     from eval_factory.importing.imported_folder import ImportOptions
     from eval_factory.importing.tables import Columns
 
-    refuse_other_than_month("--published", published)
-    refuse_other_than_month("--training_cutoff", training_cutoff)
+    require_month("--published", published)
+    require_month("--training_cutoff", training_cutoff)
     columns = columns or Columns()
     sources = [source] if isinstance(source, Path) else source
     runs: list[ForeignRun] = []
@@ -88,7 +88,7 @@ def import_results(  # noqa: PLR0913 - one parameter for each option of the comm
         source_runs = runs_in(source_path, source_format, columns, name, model)
         options = ImportOptions(
             source=source_path,
-            kind=str(source_format),  # not None: `runs_in` refuses a source that does not exist
+            source_format=str(source_format),  # not None: `runs_in` refuses a missing source
             columns=columns.named,
             task=name,
             model=model,
@@ -224,7 +224,7 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
     source_record = stored.config["imported"]
     options = ImportOptions(
         source=Path(source_record["source"]),
-        kind=source_record["format"],
+        source_format=source_record["format"],
         columns=source_record["columns"],
         task=source_record["task"],
         model=source_record["model"],
@@ -235,7 +235,7 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
     run = None
     if options.source.exists():
         columns = Columns(**options.columns)
-        runs = runs_in(options.source, options.kind, columns, options.task, options.model)
+        runs = runs_in(options.source, options.source_format, columns, options.task, options.model)
         run = _same_run(runs, stored)
     if run is None:
         yield ImportedAgain(rundir=None, source=options.source, files={})

@@ -28,7 +28,7 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
-from eval_factory.importing.added_scores import rescored, with_read_values
+from eval_factory.importing.added_scores import rescored, with_reader_score
 from eval_factory.importing.answers_to_judge import (
     JUDGE_PROMPT_FILE,
     Judging,
@@ -87,7 +87,7 @@ def rescore_imported(
         # A trial in a temporary folder finds a wrong configuration before the output folder exists.
         with tempfile.TemporaryDirectory(prefix="eval-factory-rescore-") as name:
             _judging_evaluation(stored, judging, request, RunDir(Path(name)), env)
-    elif with_read_values(stored.result) is None:
+    elif with_reader_score(stored.result) is None:
         raise ConfigError(
             f"{folder}: no score would be added: the reader has already read the answers, "
             "or an answer has no options or no right option\n"

@@ -35,7 +35,7 @@ def test_options_stand_where_the_prompt_has_them() -> None:
     assert sample.right_options == (2,)
     counts = SampleCounts("exact_match")
     counts.add(sample)
-    assert list(counts.read_values.values()) == [1.0]
+    assert list(counts.reader_values.values()) == [1.0]
 
 
 def test_references_that_no_prompt_letters_are_no_options() -> None:
@@ -46,4 +46,4 @@ def test_references_that_no_prompt_letters_are_no_options() -> None:
     counts = SampleCounts("exact_match")
     counts.add(sample)
     assert counts.floor() is None, "the right one stands first in many scenarios"
-    assert not counts.read_values
+    assert not counts.reader_values

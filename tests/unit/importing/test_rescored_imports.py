@@ -13,7 +13,7 @@ import pytest
 from eval_factory.config.evaluation import Request
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import InstanceRecord
-from eval_factory.importing.added_scores import read_value
+from eval_factory.importing.added_scores import reader_value
 from eval_factory.importing.answers_to_judge import read_judging, write_judged_answers
 from eval_factory.importing.tables import Columns
 from eval_factory.report.reader import StoredResult, load_result
@@ -75,14 +75,14 @@ def record_of(*references: tuple[str, bool], prompt: str = "Which?") -> Instance
 
 
 def test_accepted_answers_of_a_free_text_question_are_no_options() -> None:
-    assert read_value(record_of(("Paris", True), ("paris, france", True))) is None
-    assert read_value(record_of(("fever", False), ("cough", True))) == 1.0
-    assert read_value(record_of(("fever", True), ("cough", False))) == 0.0
+    assert reader_value(record_of(("Paris", True), ("paris, france", True))) is None
+    assert reader_value(record_of(("fever", False), ("cough", True))) == 1.0
+    assert reader_value(record_of(("fever", True), ("cough", False))) == 0.0
     many = [(f"option {number}", number == 1) for number in range(40)]
-    assert read_value(record_of(*many)) is None, "letters end at Z"
-    assert read_value(record_of(*many[:26])) == 1.0
+    assert reader_value(record_of(*many)) is None, "letters end at Z"
+    assert reader_value(record_of(*many[:26])) == 1.0
     listed = record_of(("B", True), prompt="Which?\nA. fever\nB. cough")
-    assert read_value(listed) == 1.0
+    assert reader_value(listed) == 1.0
 
 
 def test_an_added_value_that_was_changed_is_found(table: Path, tmp_path: Path) -> None:
