@@ -1,8 +1,11 @@
 """Prepares a helm-run for eval-factory.
 
-helm-run imports this module through its option --plugins. The import adds eval-factory's run specs
-and expanders to HELM, lets helm-run end with the process that started it, sets up the network
-guard, and applies the patches that the run needs (`patches/patch_registry.py`).
+helm-run imports this module through its option --plugins. The import
+
+- adds eval-factory's run specs and expanders to HELM;
+- makes this process end with its parent process;
+- sets up the network guard;
+- applies the patches that the run needs (`patches/patch_registry.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import eval_factory.helm_plugin.choice_scenario
 import eval_factory.helm_plugin.concordance_scenario
 import eval_factory.helm_plugin.conversation_scenario
 import eval_factory.helm_plugin.further_askings
-import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - these seven register run specs and expanders
+import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - these imports register run specs and expanders
 from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings

@@ -18,7 +18,9 @@ def keep_weights_for_all_runs(_folder_of_one_run: Callable[[], str]) -> Callable
     """
 
     def get_cached_models_path() -> str:
-        folder = Path(str(HelmRunSettings.from_environment(os.environ).weights))
+        weights = HelmRunSettings.from_environment(os.environ).weights
+        assert weights is not None  # noqa: S101 - the patch is only applied if `weights` is set
+        folder = Path(weights)
         folder.mkdir(parents=True, exist_ok=True)
         return str(folder)
 
@@ -32,7 +34,7 @@ def look_at_pictures_in_one_thread(
 
     `in_threads` is HELM's `parallel_map`, which the replacement calls.
 
-    HELM loads the model of a metric at its first use. With several threads, two threads may load
+    HELM loads the model of a metric when the metric first needs the model. Several threads may load
     the model at the same time, and transformers then fails. torch starts its own threads, so a
     single thread is not slow.
     """

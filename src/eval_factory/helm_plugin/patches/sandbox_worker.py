@@ -1,10 +1,10 @@
 """Executes a model's program inside the sandbox, with HELM's own check functions.
 
 This file is a program: it reads a question as JSON from standard input, and writes the result as
-JSON to standard output. If the arguments name another program, this file sets limits, and the other
-program then replaces this process. This file cannot import eval_factory, because the interpreter
-starts this file by its path. The process that started the sandbox ends the sandbox if the program
-takes too long.
+JSON to standard output. If its settings name another program, this file only sets limits, and the
+other program then replaces this process. This file cannot import eval_factory, because the
+interpreter starts this file by its path. The process that started the sandbox ends the sandbox if
+the program takes too long.
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ FILE_SIZE = 64_000_000  # the maximum size of a written file, in bytes
 OPEN_FILES = 256  # the maximum number of open files
 _TIMED_OUT = 124  # the exit code after the time limit, equal to that of the command `timeout`
 MAX_REASON = 500  # the maximum length of a reason for a failed check, in characters
+_EXTRA_SECONDS = 2
+"""The seconds after the time limit until the limit on CPU time ends this process. Normally, another
+process or a timer ends this process before.
+"""
 
 
 class ReasonList(list[str]):
-    """A list that replaces HELM's list shared between processes, and shortens its entries."""
+    """A replacement of HELM's list of reasons. This list shortens its entries."""
 
     def append(self, text: str) -> None:
         super().append(text[:MAX_REASON])
@@ -44,12 +48,12 @@ class SameProcess:
         self._target = target
 
     def start(self) -> None:
-        """Do nothing: `join` knows the time limit, and runs the target."""
+        """Do nothing: `join` runs the target, because only `join` gets the time limit."""
 
     def join(self, timeout: float) -> None:
         """Run the target. This process ends if the target takes longer than `timeout` seconds."""
         end_this_process_after(timeout)
-        # HELM ignores an error of the process after its result, so ignore the target's errors.
+        # HELM ignores errors of its process, so ignore the target's errors.
         with suppress(BaseException):
             self._target()
 
@@ -85,13 +89,12 @@ def apps(question: dict[str, Any]) -> Any:
 def end_this_process_after(seconds: float) -> None:
     """End this process after a number of seconds.
 
-    A timer measures the elapsed time. A limit on CPU time ends the process if the interpreter is
-    busy in a way that the timer's thread cannot run.
+    A timer measures the elapsed time. A limit on CPU time ends the process if the interpreter is so
+    busy that the timer's thread cannot run.
     """
-    # The CPU time that this process has already used counts towards the limit. With the 2 further
-    # seconds, the timer normally ends the process first.
+    # The CPU time that this process has already used counts towards the limit.
     used = resource.getrusage(resource.RUSAGE_SELF)
-    set_limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds) + 2)
+    set_limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds) + _EXTRA_SECONDS)
     timer = threading.Timer(seconds, os._exit, [_TIMED_OUT])
     timer.daemon = True
     timer.start()
@@ -105,7 +108,12 @@ def set_limit(kind: int, maximum: int) -> None:
 
 
 def main() -> None:
-    """Set the limits, then execute the other program or check the answer."""
+    """Set the limits, then execute another program or check an answer.
+
+    The first argument of this file is a JSON object. `argv` is the command of the other program,
+    `seconds` is its time limit, `path` is the value for `sys.path`, and `int_digits` is the maximum
+    number of digits of an integer.
+    """
     settings = json.loads(sys.argv[1])
     for kind, maximum in (
         (resource.RLIMIT_CORE, 0),
@@ -115,9 +123,10 @@ def main() -> None:
     ):
         set_limit(kind, maximum)
     if settings["argv"]:
-        set_limit(resource.RLIMIT_CPU, int(settings["seconds"]) + 2)
-        # End the program even if helm-run was killed while it set up the sandbox.
-        signal.alarm(int(settings["seconds"]) + 2)
+        seconds = int(settings["seconds"]) + _EXTRA_SECONDS
+        set_limit(resource.RLIMIT_CPU, seconds)
+        # End the program even if helm-run was killed while helm-run set up the sandbox.
+        signal.alarm(seconds)
         # Python ignores these two signals. Without these lines, the program would ignore them too.
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -41,11 +41,11 @@ class DataInTheWayError(Exception):
 
 
 _loaded: dict[tuple[str, str], dict[str, str]] = {}
-"""The data set and its configuration -> the entry for the run record."""
-_pinned: dict[str, str] = {}  # data set -> the revision to read if HELM names no revision
+"""A dict from a data set's id and its configuration to the data set's entry in the run record."""
+_pinned: dict[str, str] = {}  # data set's id -> the revision to read if HELM names no revision
 _lock = threading.Lock()
 # The time of this module's import, in seconds since 1970. This run loaded no data before.
-_BEGAN = time.time()
+_IMPORT_TIME = time.time()
 
 
 def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,14 +56,7 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
     import datasets.exceptions
 
     def build_and_record(path: Any, *args: Any, **kwargs: Any) -> Any:
-        # `load_dataset("org/name")` would read a folder of that name in the working directory, and
-        # execute a script in this folder.
-        local_path = Path(str(path))
-        if not local_path.is_absolute() and "/" in str(path) and local_path.exists():
-            raise DataInTheWayError(
-                f"the current folder holds {path}, which would be read instead of the Hub's "
-                f"data set of that name: rename {path}, or start from another folder"
-            )
+        _refuse_folder_of_same_name(str(path))
         if kwargs.get("cache_dir") is not None and datasets.config.HF_HUB_OFFLINE:
             # Offline, the prepared data are in HF_HOME, not in the scenario's own cache.
             kwargs["cache_dir"] = None
@@ -72,16 +65,17 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
         try:
             builder = build(path, *args, **(kwargs | revision))
         except (datasets.exceptions.DatasetNotFoundError, ValueError) as error:
-            # Offline, the package does not choose among several configurations. AIR-Bench has one
-            # configuration more, with the judges' prompts.
-            # `load_dataset` always passes a name: None if its caller chose no configuration.
-            must_choose = kwargs.get("name", "") is None and "There are multiple" in str(error)
+            # Offline, `datasets` chooses no configuration if a data set has several, as AIR-Bench.
+            # `load_dataset` passes None as the name if its caller chose no configuration.
+            has_no_name = "name" in kwargs and kwargs["name"] is None
+            must_choose = has_no_name and "There are multiple" in str(error)
             is_pin_unreadable = pinned is not None and any(
                 sign in str(error) for sign in UNREADABLE_REVISION_SIGNS
             )
             if not (must_choose or is_pin_unreadable):
                 raise
             name = {"name": "default"} if must_choose else {}
+            # This call passes no pinned revision, so it reads the newest revision.
             builder = build(path, *args, **(kwargs | name))
         folder = str(builder.cache_dir)
         entry = {
@@ -97,8 +91,21 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
     return build_and_record
 
 
+def _refuse_folder_of_same_name(path: str) -> None:
+    """Raise DataInTheWayError if the current folder holds a folder with a data set's id.
+
+    `load_dataset("org/name")` would read that folder, and execute a script in that folder.
+    """
+    local_path = Path(path)
+    if not local_path.is_absolute() and "/" in path and local_path.exists():
+        raise DataInTheWayError(
+            f"the current folder holds {path}, which would be read instead of the Hub's "
+            f"data set of that name: rename {path}, or start from another folder"
+        )
+
+
 def loaded_datasets() -> list[dict[str, str]]:
-    """Return the entries of all data sets that were read so far, sorted by name."""
+    """Return the entries of all data sets that were read so far, sorted by id."""
     with _lock:
         return [_loaded[key] for key in sorted(_loaded)]
 
@@ -125,8 +132,8 @@ def refuse_old_media(file: Path, media_files: Iterable[Path]) -> None:
         return
     for medium in media_files:
         # The time of the last change (st_mtime) is useless here: an archive can set it.
-        if medium.is_relative_to(file.parent) and medium.stat().st_ctime < _BEGAN:
-            # The scenario's folder is two levels below HELM's output folder `file.parent`.
+        if medium.is_relative_to(file.parent) and medium.stat().st_ctime < _IMPORT_TIME:
+            # The three parts: HELM's output folder, the folder `scenarios`, the scenario's folder.
             folder = Path(*medium.relative_to(file.parents[1]).parts[:3])
             raise DataInTheWayError(
                 f"{folder} holds pictures or sounds of another revision of the data: "
@@ -144,11 +151,13 @@ def save_pictures_at_once(save: Callable[..., None]) -> Callable[..., None]:
 
     def save_at_once(picture: Any, file: Any, format: str | None = None, **params: Any) -> None:  # noqa: A002
         picture_format = format or Image.registered_extensions().get(Path(str(file)).suffix.lower())
-        is_path = isinstance(file, (str, Path)) and picture_format is not None
+        if not isinstance(file, (str, Path)) or picture_format is None:
+            # An open file, or a format that Pillow refuses.
+            save(picture, file, picture_format, **params)
+            return
         # Pillow cannot find the format by the suffix `.part`, so pass the format.
-        save(picture, f"{file}.part" if is_path else file, picture_format, **params)
-        if is_path:
-            Path(f"{file}.part").replace(file)
+        save(picture, f"{file}.part", picture_format, **params)
+        Path(f"{file}.part").replace(file)
 
     return save_at_once
 
@@ -201,7 +210,7 @@ def name_failed_downloads(download: Callable[..., Any]) -> Callable[..., Any]:
     return download_or_explain
 
 
-EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
+EHRSHOT_PROMPTS = "medhelm_prompts.parquet"  # the file in which EHRSHOT's scenario stores prompts
 _GetInstances = Callable[[Any, str], list[Any]]
 """The method of a scenario that returns the instances; its argument is the folder of the data."""
 
@@ -251,12 +260,13 @@ def supply_medbullets_freetext_scenario() -> bool:
             for row in rows:
                 if not row.get("question") or not row.get("answer_idx"):
                     continue
+                # DictReader returns None for the missing cells of a short row.
                 option = row.get(f"op{row['answer_idx'].lower()}") or row.get("answer") or ""
-                explanation = (
-                    (row.get("explanation") or "").partition("Incorrect Answers:")[0].strip()
-                )
+                explanation = row.get("explanation") or ""
+                about_right_option = explanation.partition("Incorrect Answers:")[0].strip()
                 right = Reference(
-                    Output(text=f"{option.strip()}. {explanation}".strip()), tags=[CORRECT_TAG]
+                    Output(text=f"{option.strip()}. {about_right_option}".strip()),
+                    tags=[CORRECT_TAG],
                 )
                 instances.append(
                     Instance(input=Input(text=row["question"]), references=[right], split=split)
@@ -290,8 +300,8 @@ def lengthen_medbullets_freetext_answers() -> None:
 def read_false_as_false() -> None:
     """Turn the arguments of the run spec sct_bench into booleans.
 
-    The arguments of a run entry are texts, and Python treats the text `False` as true. Without this
-    patch, `reason=False` would ask for reasons.
+    The arguments of a run entry are texts, and Python treats every text but the empty text as true.
+    Without this patch, `reason=False` would ask for reasons.
     """
     import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers the run spec
     from helm.benchmark import run_spec
@@ -341,14 +351,14 @@ def rebuild_ehrshot_prompts(get_instances: _GetInstances) -> _GetInstances:
 def count_cut_medalign_records() -> None:
     """Make MedAlign's scenario record how many patient records are cut.
 
-    A patient record longer than `max_length` is cut, and the prompt holds only its end.
+    A patient record longer than `max_length` is cut, and the prompt holds only the record's end.
     """
     from helm.benchmark.scenarios import medalign_scenario_helper as helper
     from helm.benchmark.scenarios.medalign_scenario import MedalignScenario
 
     get_instances = MedalignScenario.get_instances
     pack_prompts = helper.pack_and_trim_prompts
-    is_cut: list[bool] = []  # for each prompt
+    is_cut: list[bool] = []  # for each prompt: True if the prompt lacks a part of the record
 
     def pack_and_check(instructions: Any, ehrs: Any, *args: Any, **kwargs: Any) -> Any:
         prompts = pack_prompts(instructions, ehrs, *args, **kwargs)
@@ -376,12 +386,12 @@ def read_own_tables() -> None:
     """Make HELM's configurable benchmark read the table's cells unchanged, row by row.
 
     pandas would turn 007, 1.10 and TRUE into numbers, drop None and NA, and end a cell at a NUL
-    character. Cells that belong neither to the prompt nor to the answers are stored with the
-    instance, because the result has scores by the groups of these columns. A column `id` holds the
-    ids of the instances.
+    character. The result has scores by the groups of further columns, so the cells of these columns
+    are stored with the instance. A column `id` holds the ids of the instances.
     """
-    pandas = types.ModuleType("pandas")  # The real package would take 70 MB, with pyarrow.
-    vars(pandas)["Series"] = dict[str, Any]
+    # A replacement of pandas. With pyarrow, the real package would take 70 MB.
+    pandas = types.ModuleType("pandas")
+    vars(pandas)["Series"] = dict[str, Any]  # HELM's module only uses this name, as a type.
     with patched_modules({"pandas": pandas}):
         from helm.benchmark.scenarios.medhelm_configurable_scenario import (
             MedHELMConfigurableScenario,
@@ -394,7 +404,7 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
     from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance
 
     config = self.benchmark_config
-    file = Path(self.benchmark_config.dataset_file)
+    file = Path(config.dataset_file)
     columns = table_columns(file)
     if "correct_answer" not in columns and (not self._is_llm_as_judge() or len(config.metrics) > 1):
         raise ValueError(
@@ -407,14 +417,14 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
         return (dict(zip(columns, cells, strict=True)) for cells in rows_below(file))
 
     letters = _letters_of_table(rows(), template, fields, config.metrics)
-    ids = [row[_ID] for row in rows()] if _ID in columns else []
-    # The check of a table refuses empty and repeated ids. A table may still hold such ids if the
-    # user ran it by the name of HELM's benchmark, without the check.
-    has_ids = _ID in columns and len(set(ids)) == len(ids) and all(name.strip() for name in ids)
+    has_ids = _ID in columns and _are_usable_ids([row[_ID] for row in rows()])
     has_pictures = picture_root(output_path) is not None
     prompt_columns = {*fields, *(picture_columns(columns) if has_pictures else ())}
-    # Cells of these columns are not stored with the instance. The cluster is always stored.
-    left_out = (prompt_columns - {CLUSTER}) | ANSWERS | ({_ID} if has_ids else set())
+    # Cells of these columns are not stored with the instance. The cluster is always stored, because
+    # the result needs the clusters.
+    not_stored = (prompt_columns - {CLUSTER}) | ANSWERS
+    if has_ids:
+        not_stored.add(_ID)
     instances = []
     for number, row in enumerate(rows()):
         answers: dict[str, Any] = {name: row[name] for name in ANSWERS & row.keys()}
@@ -431,19 +441,26 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
             question_input = Input(
                 text=self.populate_template(template, {**row, **answers}, fields)
             )
-        further_cells = {name: cell for name, cell in row.items() if name not in left_out}
-        references = self.get_references(answers)
-        instance_id = row[_ID] if has_ids else None  # HELM numbers instances without an id.
+        further_cells = {name: cell for name, cell in row.items() if name not in not_stored}
         instances.append(
             Instance(
                 question_input,
-                references,
+                self.get_references(answers),
                 TEST_SPLIT,
-                id=instance_id,
+                id=row[_ID] if has_ids else None,  # HELM numbers instances without an id.
                 extra_data=further_cells or None,
             )
         )
     return instances
+
+
+def _are_usable_ids(ids: Sequence[str]) -> bool:
+    """Return True if no id is empty or repeated.
+
+    The check of a custom benchmark's table refuses empty and repeated ids. But a user can also run
+    HELM's `medhelm_configurable_benchmark` with a table that was not checked.
+    """
+    return len(set(ids)) == len(ids) and all(instance_id.strip() for instance_id in ids)
 
 
 def _letters_of_table(
@@ -455,17 +472,18 @@ def _letters_of_table(
     """
     if not any(metric.name == "exact_match" for metric in metrics):
         return []
-    pairs = []
+    answers_and_options = []
     for row in rows:
+        # The table may lack a column.
         prompt = template.format_map({name: row.get(name, "") for name in fields})
-        pairs.append((row.get("correct_answer", ""), options_shown(prompt)))
-    return right_letters(pairs)
+        answers_and_options.append((row.get("correct_answer", ""), options_shown(prompt)))
+    return right_letters(answers_and_options)
 
 
 LISTED_BY_GITHUB = 1000
 """The maximum number of files in a list of api.github.com. The MTSamples scenarios ask for this
-list in every run, even if all files are on disk. The list is ordered as a git tree is, by the bytes
-of the names. MEDICAL_DATA_ALL_FILES=1 removes the limit.
+list in every run, even if all files are on disk. The list is ordered by the bytes of the names, as
+a git tree. MEDICAL_DATA_ALL_FILES=1 removes the limit.
 """
 
 

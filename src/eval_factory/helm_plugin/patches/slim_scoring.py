@@ -1,10 +1,10 @@
 """Computes HELM's metrics and writes HELM's output files in a tenth of the memory.
 
 Every output file stays equal byte for byte. For each instance, HELM stores about thirty `Stat`
-objects of nine fields until the end of a run, which takes about 12 kB. If a `Stat` was made from a
+objects of nine fields until the end of a run. They take about 12 kB. If a `Stat` was made from a
 single value, all its fields follow from this value by `Stat.add`. This module therefore stores only
-the values. Its version of `Metric.evaluate` is HELM's loop, with equal sums in the same order. The
-files are written record by record.
+the values. The module's version of `Metric.evaluate` adds the same numbers in the same order as
+HELM's. The files are written record by record.
 """
 
 from __future__ import annotations
@@ -40,19 +40,27 @@ def pack_statistics() -> None:
     """Make HELM's metrics store packed statistics, and write HELM's output files from these."""
     metric.Processor.process = _process
     metric.Metric.evaluate = _evaluate_packed(metric.Metric.evaluate)
-    metric.compute_worst_case_metrics = _shorter_worst_cases(metric.compute_worst_case_metrics)
-    helms_own = runner.remove_per_instance_stats_nans
+    metric.compute_worst_case_metrics = _faster_worst_cases(metric.compute_worst_case_metrics)
+    helms_removal = runner.remove_per_instance_stats_nans
 
     def without_nans(records: list[Any]) -> list[Any]:
         # Packed statistics need no change: `packed` refuses NaN, which is not equal to itself.
         return [
-            record if isinstance(record.stats, PackedStats) else helms_own([record])[0]
+            record if isinstance(record.stats, PackedStats) else helms_removal([record])[0]
             for record in records
         ]
 
     runner.remove_per_instance_stats_nans = without_nans
-    # HELM copies all records to dictionaries, and holds the complete text of a file in memory. The
-    # replacements below write the text directly from the records.
+    _write_files_from_records()
+
+
+def _write_files_from_records() -> None:
+    """Make HELM write its output files directly from the records.
+
+    HELM calls `write(path, json.dumps(asdict_without_nones(record), indent=2))`. It thereby copies
+    all records to dictionaries, and holds the complete text of a file in memory. Here, the inner
+    functions return the records unchanged, and `write` makes the text.
+    """
     helms_write = runner.write
 
     def write(path: str, content: Any) -> None:
@@ -79,9 +87,9 @@ class PackedStats(Sequence[Any]):
     __slots__ = ("names", "values")
 
     def __init__(self, names: tuple[Any, ...], values: tuple[Any, ...]) -> None:
-        """Take the name and the value of each statistic; None for a statistic without a value.
+        """Take the name and the value of each statistic.
 
-        HELM's `Stat.add` ignores None.
+        A statistic without a value has the value None, which HELM's `Stat.add` ignores.
         """
         self.names = names
         self.values = values
@@ -96,8 +104,10 @@ class PackedStats(Sequence[Any]):
         return list(self)[index]
 
 
-_names: dict[Any, tuple[Any, ...]] = {}
-"""A context and plain names -> the names in this context. Instances share these tuples."""
+_names_in_context: dict[Any, tuple[Any, ...]] = {}
+"""A dict from a context and the names of statistics to HELM's `MetricName` objects with this
+context. The statistics of many instances share such a tuple of objects.
+"""
 
 
 def packed(stats: Sequence[Any], context: Any) -> PackedStats | None:
@@ -110,9 +120,9 @@ def packed(stats: Sequence[Any], context: Any) -> PackedStats | None:
         if type(stat) is not Stat or stat != Stat(stat.name).add(stat.min):
             return None
     key = context, tuple(stat.name.name for stat in stats)
-    if key not in _names:
-        _names[key] = tuple(metric.add_context(stat, context).name for stat in stats)
-    return PackedStats(_names[key], tuple(stat.min for stat in stats))
+    if key not in _names_in_context:
+        _names_in_context[key] = tuple(metric.add_context(stat, context).name for stat in stats)
+    return PackedStats(_names_in_context[key], tuple(stat.min for stat in stats))
 
 
 def _process(self: Any, generation_states: list[Any]) -> Sequence[Any]:
@@ -126,12 +136,13 @@ def _process(self: Any, generation_states: list[Any]) -> Sequence[Any]:
         )
     )
     context = MetricContext.from_instance(state.instance)
-    # The list on the right is used if `packed` returns None. It is also used if there are no
-    # statistics, and is then empty too.
-    return packed(stats, context) or [metric.add_context(stat, context) for stat in stats]
+    packed_stats = packed(stats, context)
+    if packed_stats is not None:
+        return packed_stats
+    return [metric.add_context(stat, context) for stat in stats]
 
 
-def _evaluate_packed(helms_own: Callable[..., Any]) -> Callable[..., Any]:
+def _evaluate_packed(helms_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of `Metric.evaluate` that works with packed statistics."""
 
     def evaluate(
@@ -142,8 +153,10 @@ def _evaluate_packed(helms_own: Callable[..., Any]) -> Callable[..., Any]:
         if spec.method == ADAPT_LANGUAGE_MODELING or any(
             instance.id is None for instance in instances
         ):
-            # HELM's own function raises an error in these cases.
-            return helms_own(self, scenario_state, metric_service, eval_cache_path, parallelism)
+            # HELM's function raises an error in these cases.
+            return helms_evaluate(
+                self, scenario_state, metric_service, eval_cache_path, parallelism
+            )
         processor = metric.Processor(
             metric=self,
             metric_service=metric_service,
@@ -157,7 +170,8 @@ def _evaluate_packed(helms_own: Callable[..., Any]) -> Callable[..., Any]:
             for first in range(0, len(instances), INSTANCES_PER_BATCH):
                 batch = instances[first : first + INSTANCES_PER_BATCH]
                 states = [
-                    scenario_state.get_request_states(trial, instance, None) for instance in batch
+                    scenario_state.get_request_states(trial, instance, reference_index=None)
+                    for instance in batch
                 ]
                 computed += metric.parallel_map(processor.process, states, parallelism=parallelism)
             stats_by_instance = dict(zip(instances, computed, strict=True))
@@ -176,32 +190,33 @@ def _evaluate_packed(helms_own: Callable[..., Any]) -> Callable[..., Any]:
 def _totals(metric_object: Any, stats_by_instance: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
     """Return the statistics of one trial by name, computed by HELM's steps in HELM's order."""
     totals = _merged(stats_by_instance.values())
-    by_name = defaultdict[Any, dict[Any, Any]](dict)
-    by_instance = defaultdict[Any, dict[Any, Any]](dict)
+    # dicts from a context to its statistics: to their totals by name, and to the statistics of each
+    # of its instances
+    totals_in_context = defaultdict[Any, dict[Any, Any]](dict)
+    instances_in_context = defaultdict[Any, dict[Any, Any]](dict)
     for name, stat in totals.items():
-        by_name[MetricContext.from_metric_name(name)][name] = stat
+        totals_in_context[MetricContext.from_metric_name(name)][name] = stat
     for instance, stats in stats_by_instance.items():
         if len(stats) > 0:
-            by_instance[MetricContext.from_instance(instance)][instance] = stats
-    for derive, stats_by_context in (
-        (metric_object.derive_stats, by_name),
-        (metric_object.derive_per_instance_stats, by_instance),
-    ):
-        for context, context_stats in stats_by_context.items():
-            for stat in derive(context_stats):
-                merge_stat(totals, metric.add_context(stat, context))
+            instances_in_context[MetricContext.from_instance(instance)][instance] = stats
+    for context, totals_by_name in totals_in_context.items():
+        for stat in metric_object.derive_stats(totals_by_name):
+            merge_stat(totals, metric.add_context(stat, context))
+    for context, context_stats in instances_in_context.items():
+        for stat in metric_object.derive_per_instance_stats(context_stats):
+            merge_stat(totals, metric.add_context(stat, context))
     for stat in metric.compute_worst_case_metrics(stats_by_instance):
         merge_stat(totals, stat)
     return totals
 
 
-def _merged(rows: Iterable[Sequence[Any]]) -> dict[Any, Any]:
+def _merged(stats_of_instances: Iterable[Sequence[Any]]) -> dict[Any, Any]:
     """Return all statistics merged by name, as HELM's `merge_stat` merges them.
 
     Packed statistics are merged without making a `Stat` object for each of them.
     """
     totals: dict[Any, Any] = {}
-    for stats in rows:
+    for stats in stats_of_instances:
         if isinstance(stats, PackedStats):
             for name, value in zip(stats.names, stats.values, strict=True):
                 if name not in totals:
@@ -219,7 +234,7 @@ _WORST_CASE_KINDS = tuple(
 )
 
 
-def _shorter_worst_cases(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+def _faster_worst_cases(helms_function: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     """Return a replacement of HELM's function that computes worst cases over perturbations.
 
     If no input was perturbed, the worst case of an instance is its only case, and the replacement
@@ -230,7 +245,7 @@ def _shorter_worst_cases(helms_own: Callable[..., list[Any]]) -> Callable[..., l
         ids = {instance.id for instance in per_instance_stats}
         has_one_case_each = None not in ids and len(ids) == len(per_instance_stats)
         if not has_one_case_each or not all(map(_is_plain, per_instance_stats.values())):
-            return helms_own(per_instance_stats)
+            return helms_function(per_instance_stats)
         worst: dict[Any, Any] = {}
         for stats in filter(len, per_instance_stats.values()):
             for name, value in zip(stats.names, stats.values, strict=True):  # type: ignore[attr-defined]
@@ -264,11 +279,12 @@ def write_json(tree: Any, file: TextIO) -> None:
     Raises:
         TypeError: the record holds a value that `json` cannot write either.
     """
-    if not dataclasses.is_dataclass(tree):
+    fields = _fields(type(tree))  # type: ignore[arg-type]
+    if fields is None:
         _write_value(tree, "\n", file)
         return
     separator = "{"
-    for name, key in _fields(type(tree)) or ():  # type: ignore[arg-type]
+    for name, key in fields:
         if (value := getattr(tree, name)) is not None:
             file.write(f"{separator}\n  {key}")
             _write_value(value, "\n  ", file)
@@ -277,7 +293,10 @@ def write_json(tree: Any, file: TextIO) -> None:
 
 
 def _write_value(value: Any, newline: str, file: TextIO) -> None:
-    """Write a value; `newline` is a line break with the indentation of the value."""
+    """Write a value; `newline` is a line break with the indentation of the value.
+
+    A list is written entry by entry, so that the complete text is never in memory.
+    """
     if type(value) is not list or not value:
         file.write(_json_text(value, newline))
         return
@@ -289,10 +308,21 @@ def _write_value(value: Any, newline: str, file: TextIO) -> None:
     file.write(newline + "]")
 
 
+_JSON_OF_PLAIN: dict[type, Callable[[Any], str]] = {
+    str: quoted,
+    int: int.__repr__,
+    float: lambda value: repr(value) if isfinite(value) else json.dumps(value),
+    bool: lambda value: "true" if value else "false",
+    type(None): lambda _value: "null",
+}
+"""A dict from a plain type to the function that returns the JSON of a value of this type."""
+
+
 def _json_text(value: Any, newline: str) -> str:
     """Return the JSON of a value; `newline` is a line break with the indentation of the value."""
-    if (plain := _TEXT_OF_PLAIN.get(type(value))) is not None:
-        return plain(value)
+    json_of_plain = _JSON_OF_PLAIN.get(type(value))
+    if json_of_plain is not None:
+        return json_of_plain(value)
     inner = newline + "  "
     if (fields := _fields(type(value))) is not None:  # type: ignore[arg-type]
         members = ((key, getattr(value, name)) for name, key in fields)
@@ -324,23 +354,13 @@ def _enclosed(opening: str, parts: list[str], closing: str, newline: str) -> str
 
 
 @lru_cache(maxsize=2_000)
-def _json_of_stat(name: Any, value: Any, _written: str, newline: str) -> str:
+def _json_of_stat(name: Any, value: Any, _repr_of_value: str, newline: str) -> str:
     """Return the JSON of a statistic that was made from one value.
 
-    `_written` is the value's text. The cache needs this text, because 0.0, -0.0 and 0 are equal as
-    keys.
+    Only the cache needs `_repr_of_value`: 0.0, -0.0 and 0 are equal as keys, and have different
+    JSON.
     """
     return _json_text(Stat(name).add(value), newline)
-
-
-_TEXT_OF_PLAIN: dict[type, Callable[[Any], str]] = {
-    str: quoted,
-    int: int.__repr__,
-    float: lambda value: repr(value) if isfinite(value) else json.dumps(value),
-    bool: lambda value: "true" if value else "false",
-    type(None): lambda _value: "null",
-}
-"""A plain type -> the function that returns the JSON of a value of this type."""
 
 
 @cache

@@ -1,9 +1,9 @@
 """Executes SQL queries for `executed_answers.py`, in a process that can be killed.
 
-This file is a program. For each line of JSON that it reads, it writes a line of JSON. A separate
-process is needed, because SQLite cannot be interrupted inside an instruction, which may take
-minutes. The interpreter starts this file by its path. The file imports only the standard library
-and `core/this_process.py`.
+This file is a program. For each line of JSON that it reads, it writes a line of JSON. A single
+instruction of SQLite may take minutes, and cannot be interrupted. Queries therefore run in a
+process of their own. The interpreter starts this file by its path. The file imports only the
+standard library and `core/this_process.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ MAX_MESSAGE = 500  # the maximum length of SQLite's error message, in characters
 SQLITE_MEMORY = 512_000_000  # the maximum memory of SQLite, in bytes
 PROCESS_MEMORY = 1_000_000_000  # the maximum address space of this process, in bytes
 
-READY = b"ready\n"
+READY = b"ready\n"  # the line that this program writes before it reads the first query
+
 ROWS = "rows"
 FAILED = "failed"
 BROKEN = "broken"
@@ -76,7 +77,7 @@ def answer(uri: str, query: str, max_size: int = MAX_RESULT) -> dict[str, Any]:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.Error as error:
             return {BROKEN: str(error)}
-        if sys.version_info >= (3, 11):  # Earlier versions of Python have no `setlimit`.
+        if sys.version_info >= (3, 11):  # Python 3.10 has no `setlimit`.
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
             connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN)
         connection.set_authorizer(_authorized)
@@ -90,14 +91,14 @@ def answer(uri: str, query: str, max_size: int = MAX_RESULT) -> dict[str, Any]:
             return {FAILED: str(error)[:MAX_MESSAGE] or "out of memory"}
 
 
-def _authorized(action: int, _first: str | None, name: str | None, *_: object) -> int:
+def _authorized(action: int, _first: str | None, second: str | None, *_: object) -> int:
     """Return SQLite's code that allows or denies one action of a query.
 
-    For a call of a function, `name` is the name of the function.
+    For a call of a function, the second argument of the action is the name of the function.
     """
-    if action not in _ALLOWED or (
-        action == sqlite3.SQLITE_FUNCTION and (name or "").lower() in _FORBIDDEN_FUNCTIONS
-    ):
+    if action not in _ALLOWED:
+        return sqlite3.SQLITE_DENY
+    if action == sqlite3.SQLITE_FUNCTION and str(second).lower() in _FORBIDDEN_FUNCTIONS:
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK
 
@@ -127,10 +128,10 @@ def limit_process() -> None:
     """Forbid this process to write files (including a core dump), and limit its memory."""
     # Ctrl-C ends helm-run, and helm-run ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, 0)
+    _limit(resource.RLIMIT_CORE, maximum=0)
+    _limit(resource.RLIMIT_FSIZE, maximum=0)
     with suppress(ValueError, OSError):  # macOS does not support this limit.
-        _limit(resource.RLIMIT_AS, PROCESS_MEMORY)
+        _limit(resource.RLIMIT_AS, maximum=PROCESS_MEMORY)
 
 
 def _limit(kind: int, maximum: int) -> None:
@@ -141,23 +142,27 @@ def _limit(kind: int, maximum: int) -> None:
 
 
 def _serve(questions: TextIO, answers: TextIO) -> None:
-    """Answer queries until helm-run closes the pipe or ends."""
+    """Answer queries until helm-run closes the pipe or ends.
+
+    A question is a list: the database's URI, the query, the time limit in seconds, and the maximum
+    size of the rows in bytes.
+    """
     for line in questions:
         uri, query, seconds, max_size = json.loads(line)
-        # helm-run kills this process when the time is over. The CPU limit ends this process if
-        # helm-run cannot.
-        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds) + 1)
+        # helm-run kills this process when the time is over. The CPU limit ends this process a
+        # second later, if helm-run cannot kill it.
+        cpu_seconds = math.ceil(time.process_time() + seconds) + 1
+        _limit(resource.RLIMIT_CPU, maximum=cpu_seconds)
         answers.write(json.dumps(answer(uri, query, max_size), allow_nan=False) + "\n")
         answers.flush()
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[3]))
+    sys.path.append(str(Path(__file__).resolve().parents[3]))  # the folder of eval_factory
     from eval_factory.core.this_process import end_with_parent
 
     limit_process()
-    # A query may run for long after helm-run has ended, because this process reads the pipe only
-    # between queries. So end with helm-run.
+    # This process notices a closed pipe only after the current query, which may take long.
     end_with_parent(os.getppid())
     sys.stdout.write(READY.decode())
     sys.stdout.flush()
