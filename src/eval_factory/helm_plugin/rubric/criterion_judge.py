@@ -6,10 +6,10 @@ There are three kinds of judges:
 - the judges of a rubric, which decide about each criterion of each answer;
 - the judges of medhelm's HealthBench.
 
-All judges are asked in parallel, through eval-factory's client. A judge of a rubric gets at most
-the number of requests at a time that its `parallelism` states. HELM's juries and medhelm's
-annotators each get one replaced method. Their prompts, criteria and formulas do not change, and the
-form of their annotations is only extended.
+All judges are asked in parallel, through eval-factory's client. The `parallelism` of a rubric's
+judge limits the judge's requests at the same time. In HELM's juries and in medhelm's annotators,
+the method `annotate` is replaced. Their prompts, criteria and formulas do not change, and their
+annotations only get further keys.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ ASK_AGAIN = (
 )
 """The text that is added to the prompt when a judge is asked a second time."""
 
-_Ask = Callable[[Request], RequestResult]
+_Ask = Callable[[Request], RequestResult]  # sends a request of HELM, and returns the result
 _Decision = dict[str, Any]
 """A judge's decision about a criterion, with the judge's explanation. In an annotation, a missing
 decision is a dict with the key `error`.
 """
-_Judgement = TypeVar("_Judgement")
+_Judgement = TypeVar("_Judgement")  # what a judge's output is read as: ratings, decisions or a mark
 
 
 class NotJudged(str):
@@ -88,9 +88,9 @@ def judgement(
         model: the judge's model, by its name in HELM.
         deployment: the judge's deployment in model_deployments.yaml.
         prompt: the complete prompt for the judge.
-        ask: sends a request of HELM, and returns the result.
+        ask: the function that sends the requests.
         read: returns the judgement in the judge's output, or raises UnusableJudgeOutput.
-        role: a rubric judge's role, if the session expects the first request, but not the second.
+        role: the role of a rubric's judge; None for the other kinds of judges.
         sample: the number of the model's answer, if the model answered a question several times.
 
     Raises:
@@ -102,14 +102,16 @@ def judgement(
         prompt=prompt,
         temperature=0.0,
         max_tokens=_MAX_TOKENS,
+        # Cached answers are stored by `random` too, so equal answers are judged separately.
         random=None if sample is None else str(sample),
     )
     requests: list[Request] = []
-    reason = ""
+    reason = ""  # the reason why the latest output cannot be used
     for attempt in range(2):
         requests.append(request)
         if attempt > 0 and role is not None:
-            current_session().expect(role, 1)
+            # The caller announced only the first request to the session.
+            current_session().expect(role, count=1)
         try:
             result = ask(request)
         except Exception as error:
@@ -133,8 +135,8 @@ def judgement(
 
 def _archive(requests: Iterable[Request], role: str | None, deployment: str, reason: str) -> None:
     """Archive the answers to the requests, so that the next run of the command asks again."""
-    # Callers that only know the judge's deployment pass None. The deployment states the role.
-    role = role or get_model_deployment(deployment).client_spec.args["role"]
+    if role is None:
+        role = get_model_deployment(deployment).client_spec.args["role"]
     client = current_session().clients[role]
     for request in requests:
         client.forget(request, reason)
@@ -161,14 +163,14 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
     if is_blank_answer(answer):
         return dict(_NO_ANSWER_ANNOTATION)
     prompt = self._interpolate_prompt(request_state)
-    form = current_session().jury_form
+    jury_form = current_session().jury_form
     judges: dict[str, Any] = self._annotator_models
-    schema = ratings_schema(self._annotation_criteria, form)
+    schema = ratings_schema(self._annotation_criteria, jury_form)
     for judge in judges.values():
         _note_prompt(self.name, self._prompt_template, schema, judge.model_deployment)
 
     def read(text: str) -> dict[str, Any]:
-        return parse_judge_output(text, self._annotation_criteria, answer, form)
+        return parse_judge_output(text, self._annotation_criteria, answer, jury_form)
 
     def rate(name: str) -> dict[str, Any] | NotJudged:
         judge = judges[name]
@@ -179,7 +181,7 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
     annotation: dict[str, Any] = {"prompt_text": prompt}
     missing: dict[str, str] = {}
     with verdict_by(schema):
-        outcomes = map_at_once(rate, list(judges), len(judges))
+        outcomes = map_at_once(rate, list(judges), at_once=len(judges))
     for name, outcome in zip(judges, outcomes, strict=True):
         if isinstance(outcome, NotJudged):
             missing[name] = str(outcome)
@@ -215,9 +217,9 @@ class _Judge:
 class _Question:
     """A question to a judge: one or several criteria of one answer, asked in one request."""
 
-    state: RequestState
-    answer: int  # the position of the answer among all answers, from 0
-    first: int  # the position of the first criterion in the answer's rubric, from 0
+    state: RequestState  # the model's request, with the answer to judge
+    state_index: int  # the index of the state among all states
+    first_criterion: int  # the index of the first of the criteria in the answer's rubric
     criteria: list[Criterion]
 
 
@@ -234,7 +236,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
 
         Args:
             auto_client: HELM's client, which sends each request to its deployment.
-            judges: the name of each judge -> its deployment.
+            judges: a dict from the name of each judge to the judge's deployment.
             criteria_per_request: the maximum number of criteria in a request to a judge.
         """
         self._ask: _Ask = auto_client.make_request
@@ -260,36 +262,44 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         for size, judge in product({1, self._criteria_per_request}, self._judges):
             template = rubric.criterion_template(alone=size == 1)
             _note_prompt(rubric.ANNOTATION, template, decisions_schema(size), judge.deployment)
-        # for each answer, for each criterion: the name of a judge -> the judge's decision
-        decided: list[list[dict[str, _Decision]]] = []
-        questions: list[_Question] = []
-        for number, state in enumerate(request_states):
-            criteria = rubric_criteria(state)
-            decided.append([{} for _ in criteria])
-            if self._judges and is_answered(state):
-                for first in range(0, len(criteria), self._criteria_per_request):
-                    part = criteria[first : first + self._criteria_per_request]
-                    questions.append(_Question(state, number, first, part))
+        questions = self._questions_about(request_states)
         for judge in self._judges:
-            current_session().expect(judge.role, len(questions))
+            current_session().expect(judge.role, count=len(questions))
 
         def decisions_of(judge: _Judge) -> list[list[_Decision]]:
-            return list(
-                map_at_once(
-                    lambda question: _decisions(judge, question, self._ask),
-                    questions,
-                    judge.parallelism,
-                )
+            return map_at_once(
+                lambda question: _decisions(judge, question, self._ask),
+                questions,
+                at_once=judge.parallelism,
             )
 
-        by_judge = map_at_once(decisions_of, self._judges, len(self._judges))
+        decisions_by_judge = map_at_once(decisions_of, self._judges, at_once=len(self._judges))
+        # for each answer, for each criterion: a dict from the name of a judge to the decision
+        decided: list[list[dict[str, _Decision]]] = []
+        for state in request_states:
+            decided.append([{} for _ in rubric_criteria(state)])
         # Store decisions in the order of the judges, not of their arrival, so that equal decisions
         # give byte-equal files.
-        for judge, by_question in zip(self._judges, by_judge, strict=True):
-            for question, decisions in zip(questions, by_question, strict=True):
-                for number, decision in enumerate(decisions, start=question.first):
-                    decided[question.answer][number][judge.name] = decision
-        return [{rubric.ANNOTATION: rubric.annotation_of(criteria)} for criteria in decided]
+        for judge, decisions_by_question in zip(self._judges, decisions_by_judge, strict=True):
+            for question, decisions in zip(questions, decisions_by_question, strict=True):
+                by_criterion = decided[question.state_index]
+                for number, decision in enumerate(decisions, start=question.first_criterion):
+                    by_criterion[number][judge.name] = decision
+        return [{rubric.ANNOTATION: rubric.annotation_of(by_criterion)} for by_criterion in decided]
+
+    def _questions_about(self, states: Sequence[RequestState]) -> list[_Question]:
+        """Return the questions that each judge is asked about the answers."""
+        if not self._judges:
+            return []
+        questions = []
+        for index, state in enumerate(states):
+            if not is_answered(state):
+                continue
+            criteria = rubric_criteria(state)
+            for first in range(0, len(criteria), self._criteria_per_request):
+                asked_criteria = criteria[first : first + self._criteria_per_request]
+                questions.append(_Question(state, index, first, asked_criteria))
+        return questions
 
 
 def rubric_criteria(state: RequestState) -> list[Criterion]:
@@ -311,23 +321,28 @@ def _decisions(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decision]
 
     If the judge gave no judgement, each decision holds the reason under the key `rubric.ERROR`.
     """
-    state = question.state
+    instance = question.state.instance
     count = len(question.criteria)
     answer = _answer_in(question.state)
-    reference = next((reference.output.text for reference in state.instance.references), None)
+    # An instance has at most one reference, the physician's answer.
+    reference = instance.references[0].output.text if instance.references else None
     prompt = rubric.criterion_prompt(
-        state.instance.input.messages or [], answer, question.criteria, reference
+        instance.input.messages or [], answer, question.criteria, reference
     )
 
     def read(text: str) -> list[dict[str, Any]]:
         return [decision.as_dict() for decision in rubric.parse_decisions(text, count, answer)]
 
-    sample = (state.instance.extra_data or {}).get(SAMPLE)
-    # Set the judged question here, because HELM passes all answers at once to the annotator.
-    with judging(state), verdict_by(decisions_schema(count)):
-        # eval-factory gives a judge's model and its deployment the same name.
+    # `judging` is called here, because HELM passes all answers at once to this annotator.
+    with judging(question.state), verdict_by(decisions_schema(count)):
         outcome = judgement(
-            judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample
+            model=judge.deployment,  # eval-factory gives a judge's model the deployment's name.
+            deployment=judge.deployment,
+            prompt=prompt,
+            ask=ask,
+            read=read,
+            role=judge.role,
+            sample=(instance.extra_data or {}).get(SAMPLE),
         )
     if isinstance(outcome, NotJudged):
         return [{rubric.ERROR: str(outcome)} for _ in question.criteria]
@@ -345,15 +360,16 @@ def requests_to_judges(state: ScenarioState) -> int:
     total = 0
     for spec in state.annotator_specs or ():
         # A rubric names its judges in `judges`, a jury in `annotator_models`. Any other annotator
-        # counts as one judge (`[spec]` has one element), with at most one request for each answer.
-        judges = spec.args.get("judges") or spec.args.get("annotator_models") or [spec]
-        total += len(judges) * _requests_to_one_judge(spec, answered)
+        # counts as one judge, with at most one request for each answer.
+        judges = spec.args.get("judges") or spec.args.get("annotator_models") or ()
+        total += max(len(judges), 1) * _requests_to_one_judge(spec, answered)
     return total
 
 
 def requests_to_each(state: ScenarioState) -> int:
-    """Return the number of requests that a rubric sends to one judge if every request to the model
-    is answered; 0 if the run has no rubric.
+    """Return the number of requests to each judge of a rubric, if the model answers every request.
+
+    Returns 0 if the run has no rubric.
     """
     total = 0
     for spec in state.annotator_specs or ():
@@ -388,7 +404,7 @@ def ask_about_each_criterion_and_the_physicians_answer(
     """Return the annotation of one answer of HealthBench Professional, in medhelm's form.
 
     This function replaces a method of medhelm, and preserves medhelm's formula. A judge's score is
-    the mean of a rubric score and of the judge's own mark, which compares the answer with the
+    the mean of a rubric score and of a mark, by which the judge compares the answer with the
     physician's answer. Without a physician's answer, the score is the rubric score. Every judge's
     rubric score uses the decisions of the first judge without a failed request, because medhelm
     never empties its list of decisions.
@@ -417,34 +433,36 @@ def ask_about_each_criterion(
     conversation = "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns)
     template = self._prompt_template.replace("<<conversation>>", conversation)
     prompts = [template.replace("<<rubric_item>>", str(item)) for item in extra["rubrics"]]
-    for judge in self._annotator_models.values():
-        _note_prompt(self.name, self._prompt_template, decisions_schema(1), judge.model_deployment)
     physicians_answer = extra.get("physician_response") if professional else None
-    mark_prompts = []  # holds at most one prompt
+    mark_prompts = []  # at most one prompt, which asks for the comparison
     if physicians_answer is not None:
         mark_prompt = helms.EVAL_PROMPT.replace("<<user_message>>", conversation)
         mark_prompt = mark_prompt.replace("<<llm_response>>", answer)
         mark_prompts = [mark_prompt.replace("<<physician_response>>", physicians_answer)]
+    schema_of_decision = decisions_schema(count=1)
+    for judge in self._annotator_models.values():
+        _note_prompt(self.name, self._prompt_template, schema_of_decision, judge.model_deployment)
 
-    def decide(question: tuple[str, str]) -> _Decision | NotJudged:
+    def read_decision(text: str) -> _Decision:
+        (decision,) = rubric.parse_decisions(text, count=1, judged=answer)
+        return decision.as_dict()
+
+    def ask(question: tuple[str, str]) -> _Decision | NotJudged:
         name, prompt = question
         judge = self._annotator_models[name]
-        ask = self._auto_client.make_request
-        schema = decisions_schema(1)
-        if prompt in mark_prompts:
-            schema = mark_schema()
-
-        def read(text: str) -> _Decision:
-            if prompt in mark_prompts:
-                return _read_mark(text)
-            return rubric.parse_decisions(text, 1, answer)[0].as_dict()
-
-        with verdict_by(schema):
-            return judgement(judge.model_name, judge.model_deployment, prompt, ask, read)
+        is_mark = prompt in mark_prompts
+        with verdict_by(mark_schema() if is_mark else schema_of_decision):
+            return judgement(
+                judge.model_name,
+                judge.model_deployment,
+                prompt,
+                ask=self._auto_client.make_request,
+                read=_read_mark if is_mark else read_decision,
+            )
 
     questions = list(product(self._annotator_models, (*prompts, *mark_prompts)))
     outcomes: dict[str, list[_Decision | NotJudged]] = {name: [] for name in self._annotator_models}
-    decisions = map_at_once(decide, questions, len(questions))
+    decisions = map_at_once(ask, questions, at_once=len(questions))
     for (name, _), decision in zip(questions, decisions, strict=True):
         outcomes[name].append(decision)
     return _scored_annotation(
@@ -467,27 +485,24 @@ def _scored_annotation(
     """Return medhelm's annotation, extended by each judge's decisions and by the missing judges.
 
     Args:
-        outcomes: the outcome of each request, by the judge's name, in the order of the rubric; the
-            mark comes last.
+        outcomes: a dict from each judge's name to the outcomes of the judge's requests: a decision
+            for each criterion, in the order of the rubric, and last the mark, if there is one.
         rubrics: the criteria of the rubric, in medhelm's form.
         score_of: medhelm's formula, which returns None if there is no score.
         has_mark: True if the last outcome of each judge is a mark.
-        professional: True to use the decisions of all judges so far, as medhelm does.
+        professional: True to score with the decisions of all judges so far, as medhelm does.
     """
     annotation: dict[str, Any] = {}
     decided: dict[str, list[bool]] = {}
-    missing: dict[str, str] = {}
+    missing: dict[str, str] = {}  # name of a judge -> the reason why the judge is missing
     scored_decisions: list[_Decision] = []
-    for name, decisions in outcomes.items():
-        failed: list[NotJudged] = []
-        judged: list[_Decision] = []
-        for decision in decisions:
-            if isinstance(decision, NotJudged):
-                failed.append(decision)
-            else:
-                judged.append(decision)
+    for name, judges_outcomes in outcomes.items():
+        failed = [outcome for outcome in judges_outcomes if isinstance(outcome, NotJudged)]
+        judged = [outcome for outcome in judges_outcomes if not isinstance(outcome, NotJudged)]
         if failed:
-            missing[name] = f"{len(failed)} of {len(decisions)} decisions are missing: {failed[0]}"
+            missing[name] = (
+                f"{len(failed)} of {len(judges_outcomes)} decisions are missing: {failed[0]}"
+            )
             continue
         scored_decisions = [*scored_decisions, *judged] if professional else judged
         score = score_of(list(rubrics), scored_decisions)
@@ -495,11 +510,12 @@ def _scored_annotation(
             missing[name] = "medhelm's formula gives no score if the points of a rubric add up to 0"
             continue
         if has_mark:
-            # The mark is a number from 1 to 10. A tenth of the mark has the rubric score's scale.
-            score = (score + judged[-1]["criteria_met"] / 10) / 2
+            # The rubric score is a number up to 1, and the mark is a number up to 10.
+            mark = judged[-1]["criteria_met"]
+            score = (score + mark / 10) / 2
         annotation[name] = {"accuracy": {"score": score, "criteria": scored_decisions}}
-        # The slice leaves out the mark, which comes after the decisions.
-        decided[name] = [decision["criteria_met"] for decision in judged[: len(rubrics)]]
+        decisions_without_mark = judged[: len(rubrics)]
+        decided[name] = [decision["criteria_met"] for decision in decisions_without_mark]
     if decided:
         annotation[names.DECISIONS] = decided
     if missing:
@@ -508,7 +524,7 @@ def _scored_annotation(
 
 
 def _read_mark(text: str) -> _Decision:
-    """Return the mark that a judge gave in the comparison with the physician's answer.
+    """Return the mark by which a judge compares the answer with the physician's answer.
 
     medhelm's prompt asks for the mark under the key `criteria_met`, as for a criterion.
 
@@ -527,7 +543,7 @@ def _read_mark(text: str) -> _Decision:
         text,
         is_judgement=lambda record: "criteria_met" in record,
         wanted='"criteria_met"',
-        is_repeated=lambda _found: False,
+        is_repeated=lambda _record: False,  # The answer is not searched for marks.
         judged_noun="answer",
         read=read,
         verdict=lambda record: record["criteria_met"],

@@ -1,7 +1,4 @@
-"""Computes the score of a rubric case from the judges' decisions about its criteria.
-
-A case has no score if there is a criterion about which no judge decided.
-"""
+"""Computes the score of a rubric case from the judges' decisions about its criteria."""
 
 from __future__ import annotations
 
@@ -19,8 +16,10 @@ from eval_factory.tasks.rubric_case import case_score, share_met
 
 
 class RubricMetric(Metric):  # type: ignore[misc]
-    """A HELM metric: the points of the criteria that most judges consider met, divided by the sum
-    of the positive points.
+    """A HELM metric that computes the rubric score of each case.
+
+    The score is the sum of the points of the criteria that are met, divided by the sum of all
+    positive points.
     """
 
     def __init__(self, metric_name: str, judges: Mapping[str, str]) -> None:
@@ -28,7 +27,8 @@ class RubricMetric(Metric):  # type: ignore[misc]
 
         Args:
             metric_name: the name of the score.
-            judges: the name of each judge -> HELM's model deployment of the judge.
+            judges: a dict from the name of each judge to the judge's deployment. Only the names are
+                used here.
         """
         self._name = metric_name
         self._judges = tuple(judges)
@@ -42,6 +42,6 @@ class RubricMetric(Metric):  # type: ignore[misc]
             # 0 or leaves the case out.
             return [Stat(MetricName(self._name)).add(0.0)]
         decided = decisions_of(request_state.annotations, self._judges, len(criteria))
-        # None if no judge decided about one of the criteria, or if none has positive points.
+        # None if there is a criterion without any decision, or if no criterion has positive points.
         score = case_score(criteria, [share_met(by_judge.values()) for by_judge in decided])
         return [] if score is None else [Stat(MetricName(self._name)).add(score)]

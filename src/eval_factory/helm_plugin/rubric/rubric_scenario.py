@@ -54,9 +54,8 @@ class RubricScenario(Scenario):  # type: ignore[misc]
             name: the name of the task.
             description: a sentence about the benchmark.
             form: the form of the file: `CASE_REPORTS` or a `FileForm`.
-            dataset_file: the path of the user's file, or None to download the published file.
-            subset: the subset of HealthBench whose published file is downloaded; None for other
-                benchmarks.
+            dataset_file: the path of the user's file; None to download the published file.
+            subset: the subset of HealthBench to download; None for other benchmarks.
         """
         super().__init__()
         self.name = name
@@ -67,7 +66,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[Instance]:
         if self._file is None:
-            # `data/sources.yml` lists the file of a subset under a name with the subset's name.
+            # `data/sources.yml` lists each subset's file under a task such as `healthbench_hard`.
             task = self.name if self._subset in (None, ALL_CASES) else f"{self.name}_{self._subset}"
             (file,) = downloaded(output_path, task)
         else:
@@ -90,7 +89,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
 
 
 def _scenario_spec(
-    name: str, description: str, form: str, file: str | None, subset: str | None = None
+    *, name: str, description: str, form: str, file: str | None, subset: str | None = None
 ) -> ScenarioSpec:
     args = {
         "name": name,
@@ -105,6 +104,7 @@ def _scenario_spec(
 def _run_spec(
     name: str,
     scenario: ScenarioSpec,
+    *,
     metric: str,
     judges: Any,
     criteria_per_request: int,
@@ -137,6 +137,7 @@ def _run_spec(
 
 
 def _read_config(path: str) -> Any:
+    """Return the content of a file that eval-factory wrote for this run."""
     return parse_own(Path(path).read_text(encoding="utf-8"))
 
 
@@ -148,16 +149,18 @@ def rubric_benchmark(config_path: str, criteria_per_request: int = 1) -> RunSpec
     """
     config = _read_config(config_path)
     scenario = _scenario_spec(
-        config["name"], config["description"], EVAL_FACTORY_FORM, config["dataset_file"]
+        name=config["name"],
+        description=config["description"],
+        form=EVAL_FACTORY_FORM,
+        file=config["dataset_file"],
     )
-    max_tokens = config.get("max_tokens", _MAX_TOKENS)
     return _run_spec(
         config["name"],
         scenario,
-        config["metric"],
-        config["judges"],
-        criteria_per_request,
-        max_tokens,
+        metric=config["metric"],
+        judges=config["judges"],
+        criteria_per_request=criteria_per_request,
+        max_tokens=config.get("max_tokens", _MAX_TOKENS),
     )
 
 
@@ -170,15 +173,22 @@ def healthbench(
 ) -> RunSpec:
     """Return the run spec of HealthBench.
 
-    The cases come from `data_path`, or from the published file of the subset if `data_path` is not
-    set.
+    The cases come from the file `data_path`. If `data_path` is not set, they come from the subset's
+    published file.
     """
     scenario = _scenario_spec(
-        "healthbench", "HealthBench (Arora et al. 2025)", HEALTHBENCH, data_path, subset
+        name="healthbench",
+        description="HealthBench (Arora et al. 2025)",
+        form=HEALTHBENCH,
+        file=data_path,
+        subset=subset,
     )
-    judges = _read_config(jury_config_path)["judges"]
     return _run_spec(
-        f"healthbench:subset={subset}", scenario, HEALTHBENCH_METRIC, judges, criteria_per_request
+        f"healthbench:subset={subset}",
+        scenario,
+        metric=HEALTHBENCH_METRIC,
+        judges=_read_config(jury_config_path)["judges"],
+        criteria_per_request=criteria_per_request,
     )
 
 
@@ -188,10 +198,19 @@ def healthbench_professional(
 ) -> RunSpec:
     """Return the run spec of HealthBench Professional, with the cases of the user's file."""
     name = "healthbench_professional"
-    description = "HealthBench Professional (Soskin Hicks et al. 2026)"
-    judges = _read_config(jury_config_path)["judges"]
-    scenario = _scenario_spec(name, description, PROFESSIONAL, data_path)
-    return _run_spec(name, scenario, PROFESSIONAL_METRIC, judges, criteria_per_request)
+    scenario = _scenario_spec(
+        name=name,
+        description="HealthBench Professional (Soskin Hicks et al. 2026)",
+        form=PROFESSIONAL,
+        file=data_path,
+    )
+    return _run_spec(
+        name,
+        scenario,
+        metric=PROFESSIONAL_METRIC,
+        judges=_read_config(jury_config_path)["judges"],
+        criteria_per_request=criteria_per_request,
+    )
 
 
 @run_spec_function("medcasereasoning")  # type: ignore[untyped-decorator]
@@ -200,10 +219,20 @@ def medcasereasoning(
 ) -> RunSpec:
     """Return the run spec of MedCaseReasoning's test set.
 
-    The cases come from `data_path`, or from the published file if `data_path` is not set.
+    The cases come from the file `data_path`. If `data_path` is not set, they come from the
+    published file.
     """
     name = "medcasereasoning"
-    description = "MedCaseReasoning (Wu et al. 2025)"
-    judges = _read_config(jury_config_path)["judges"]
-    scenario = _scenario_spec(name, description, CASE_REPORTS, data_path)
-    return _run_spec(name, scenario, DIAGNOSIS_METRIC, judges, criteria_per_request)
+    scenario = _scenario_spec(
+        name=name,
+        description="MedCaseReasoning (Wu et al. 2025)",
+        form=CASE_REPORTS,
+        file=data_path,
+    )
+    return _run_spec(
+        name,
+        scenario,
+        metric=DIAGNOSIS_METRIC,
+        judges=_read_config(jury_config_path)["judges"],
+        criteria_per_request=criteria_per_request,
+    )

@@ -54,7 +54,7 @@ class Judges:
         self.session = SimpleNamespace(
             clients={f"role-{name}": client for name in said},
             limit_reached=None,
-            expect=lambda role, more: self.expected.update({role: more}),
+            expect=lambda role, count: self.expected.update({role: count}),
         )
         monkeypatch.setattr(criterion_judge, "current_session", lambda: self.session)
         specs = {
