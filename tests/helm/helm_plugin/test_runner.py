@@ -76,7 +76,7 @@ def runner_of(tmp_path: Path, outcomes: dict[str, Exception | None]) -> tuple[An
         outcome = outcomes[run_spec.name]
         if outcome is not None:
             raise outcome
-        made._after_asking()
+        made._after_asking(None)
 
     made.run_one = run_one
     return made, told
@@ -111,7 +111,7 @@ def executed(before: Any, after: Any) -> Any:
     spec = ExecutionSpec(url=None, auth=Authentication(""), local_path="x", parallelism=64)
     inner = SimpleNamespace(execute=lambda _state: after, execution_spec=spec)
     reporting = runner._ReportingExecutor(
-        inner, lambda _state: None, lambda _state: None, lambda: False
+        inner, before=lambda _state: None, after=lambda _state: None, archive_doubted=lambda: False
     )
     return reporting.execute(before)
 

@@ -22,9 +22,9 @@ from helm.common.request import GeneratedOutput, Request, RequestResult
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm import names
-from eval_factory.helm_plugin import runner
+from eval_factory.helm_plugin import unscorable_answers
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
-from eval_factory.helm_plugin.runner import Unscorable
+from eval_factory.helm_plugin.unscorable_answers import UnscorableTracker
 
 ODD = "odd"
 
@@ -100,7 +100,7 @@ def evaluated(
     metric: Any, state: ScenarioState, told: list[str] | None = None, parallelism: int = 3
 ) -> Any:
     isolate_once()
-    with Unscorable(
+    with UnscorableTracker(
         lambda _state, reason: told.append(reason) if told is not None else None
     ) as here:
         here.watch(state)
@@ -218,7 +218,7 @@ def test_outside_a_run_nothing_is_hidden() -> None:
     for metric in (Lengths(), Longest()):
         with pytest.raises((ValueError, RecursionError)):
             metric.evaluate(scenario([ODD, "a", "b"]), None, "", 1)
-    assert runner._active_trackers == []
+    assert unscorable_answers._active_trackers == []
     executor: Any = object.__new__(AnnotationExecutor)
     (odd,) = scenario([ODD]).request_states
     with pytest.raises(AnnotationExecutorError, match="that was odd Request: "):
@@ -256,7 +256,7 @@ def annotated(annotator: Any) -> tuple[list[Any], dict[str, str]]:
     isolate_once()
     executor: Any = object.__new__(AnnotationExecutor)
     asked = scenario(["abc", ODD, "a"])
-    with Unscorable(lambda _state, _reason: None) as here:
+    with UnscorableTracker(lambda _state, _reason: None) as here:
         here.watch(asked)
         done = [executor.process([annotator], state) for state in list(asked.request_states)]
     return [state.annotations for state in done], failed(asked)

@@ -80,9 +80,9 @@ def judgement(
 ) -> _Judgement | NotJudged:
     """Ask one judge, and return the judgement or the reason why there is none.
 
-    If the judge's output cannot be used, the judge is asked a second time, and the prompt states
-    the reason. If the second output cannot be used either, both outputs are archived, and the next
-    run of the same command asks the judge again. A failed request is not repeated here.
+    If the judge's output cannot be used, the judge is asked a second time, with the reason in the
+    prompt. If the second output cannot be used either, both outputs are archived, and the next run
+    of the command asks again. A failed request is not repeated here.
 
     Args:
         model: the judge's model, by its name in HELM.
@@ -91,20 +91,12 @@ def judgement(
         ask: the function that sends the requests.
         read: returns the judgement in the judge's output, or raises UnusableJudgeOutput.
         role: the role of a rubric's judge; None for the other kinds of judges.
-        sample: the number of the model's answer, if the model answered a question several times.
+        sample: the number of the model's answer; None if the model answered a question only once.
 
     Raises:
         Exception: the error of the request, if a limit of the run is reached.
     """
-    request = Request(
-        model=model,
-        model_deployment=deployment,
-        prompt=prompt,
-        temperature=0.0,
-        max_tokens=_MAX_TOKENS,
-        # Cached answers are stored by `random` too, so equal answers are judged separately.
-        random=None if sample is None else str(sample),
-    )
+    request = _request_to_judge(model, deployment, prompt, sample)
     requests: list[Request] = []
     reason = ""  # the reason why the latest output cannot be used
     for attempt in range(2):
@@ -122,7 +114,7 @@ def judgement(
         if not result.success or not result.completions:
             if role is not None and result.error == FILTERED_MESSAGE:
                 # A filtered judgement does not count, so let the next run ask the judge again.
-                current_session().clients[role].forget(request, FILTERED_MESSAGE)
+                _archive([request], role, deployment, FILTERED_MESSAGE)
             return NotJudged(result.error or "it gave no answer")
         try:
             return read(result.completions[0].text)
@@ -131,6 +123,18 @@ def judgement(
             request = replace(request, prompt=prompt + ASK_AGAIN.format(reason=reason))
     _archive(requests, role, deployment, reason)
     return NotJudged(f"unusable judgement: {reason}")
+
+
+def _request_to_judge(model: str, deployment: str, prompt: str, sample: int | None) -> Request:
+    return Request(
+        model=model,
+        model_deployment=deployment,
+        prompt=prompt,
+        temperature=0.0,
+        max_tokens=_MAX_TOKENS,
+        # Requests with different `random` are sent separately, even if their prompts are equal.
+        random=None if sample is None else str(sample),
+    )
 
 
 def _archive(requests: Iterable[Request], role: str | None, deployment: str, reason: str) -> None:

@@ -1,0 +1,28 @@
+"""Walks along the chain of errors that caused an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+def innermost(error: BaseException) -> BaseException:
+    """Return the last error in the chain of explicit causes (`raise ... from`)."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error itself, then the errors that caused it, explicitly or implicitly."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def cause_of_kind(error: BaseException, kind: type[BaseException]) -> BaseException | None:
+    """Return the first error of the class `kind` among an error and its causes; else None."""
+    for cause in causes(error):
+        if isinstance(cause, kind):
+            return cause
+    return None
