@@ -92,7 +92,7 @@ class EventWriter:
             self.emit(PROGRESS, **fields)
 
 
-def last_message(message: str, env: Mapping[str, str]) -> str:
+def stop_line(message: str, env: Mapping[str, str]) -> str:
     """Return the line for standard error with the reason why helm-run ends.
 
     This line is needed if a full disk prevents the event. Other lines on standard error may quote
@@ -109,8 +109,8 @@ def last_message(message: str, env: Mapping[str, str]) -> str:
     return f"{_STOPS} [{run}]: {json.dumps(message, ensure_ascii=False)}"
 
 
-def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | None:
-    """Return the message that `last_message` wrote in the last lines of a failed helm-run.
+def stop_message_in(returncode: int, tail: Iterable[str], run: str) -> str | None:
+    """Return the message that `stop_line` wrote in the last lines of a failed helm-run.
 
     Returns None if there is no such line, or if helm-run did not fail.
 

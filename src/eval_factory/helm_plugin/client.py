@@ -636,7 +636,7 @@ class Endpoint:
             is_first = self._stopped is None
             self._stopped = message
         if is_first and self._role == MODEL_ROLE:
-            _print_to_stderr(logs.last_message(message, os.environ))
+            _print_to_stderr(logs.stop_line(message, os.environ))
             kind = {} if fault is None else {"kind": fault}
             self._events.emit(logs.FATAL, role=self._role, message=message, **kind)
         elif is_first:

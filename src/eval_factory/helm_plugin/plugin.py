@@ -55,7 +55,7 @@ network_guard.read_settings_and_set_guard()
 try:
     apply_patches(Stage.START)
 except PrerequisiteError as error:  # a required patch cannot be applied
-    print(logs.last_message(str(error), os.environ), file=sys.stderr, flush=True)
+    print(logs.stop_line(str(error), os.environ), file=sys.stderr, flush=True)
     sys.exit(1)
 if "--runner-class-name" not in sys.argv:
     prepare_helms_own_runner()

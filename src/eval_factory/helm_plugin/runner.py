@@ -220,7 +220,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         unmet_prerequisite = cause_of_kind(error, PrerequisiteError)
         if unmet_prerequisite is not None:
             reason = str(unmet_prerequisite)
-            print(logs.last_message(reason, os.environ), file=sys.stderr, flush=True)
+            print(logs.stop_line(reason, os.environ), file=sys.stderr, flush=True)
             self._session.events.emit(logs.FATAL, role=MODEL_ROLE, message=reason)
             return
         redactor = self._session.redactor

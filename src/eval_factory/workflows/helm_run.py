@@ -436,19 +436,19 @@ def last_exception(tail: Sequence[str]) -> str | None:
 
 
 def raise_if_stopped(
-    events: Sequence[Mapping[str, Any]], last_message: str | None, log: logging.Logger
+    events: Sequence[Mapping[str, Any]], stop_message: str | None, log: logging.Logger
 ) -> None:
     """Raise the error with which eval-factory's code inside helm-run stopped helm-run, if any.
 
     Args:
         events: The events of helm-run.
-        last_message: The message that helm-run printed when it stopped, or None. If the disk is
+        stop_message: The message that helm-run printed when it stopped, or None. If the disk is
             full, helm-run can print the message but not write it as an event.
         log: The log of the run.
 
     Raises:
         PrerequisiteError: The endpoint refused a request or cannot be reached (for example a wrong
-            key or an unknown model), or `last_message` is not None.
+            key or an unknown model), or `stop_message` is not None.
         ConfigError: The run entry names a run that eval-factory cannot evaluate.
     """
     for event in events:
@@ -474,8 +474,8 @@ def raise_if_stopped(
         if event["event"] == event_names.REFUSED:
             log.error(event["message"])
             raise ConfigError(f"config.type: {event['message']}")
-    if last_message is not None:
-        raise PrerequisiteError(last_message)
+    if stop_message is not None:
+        raise PrerequisiteError(stop_message)
 
 
 def blocked_hosts(events: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -518,7 +518,7 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
             log.error(message)
             raise NotReportableError(message)
     raise_if_stopped(
-        run.events, event_names.last_message_in(run.returncode, run.tail, run.run_id), log
+        run.events, event_names.stop_message_in(run.returncode, run.tail, run.run_id), log
     )
     phase = ""
     for event in run.events:

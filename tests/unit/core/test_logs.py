@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.logs import last_message, last_message_in, open_log
+from eval_factory.core.logs import open_log, stop_line, stop_message_in
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
 
@@ -53,16 +53,16 @@ RUN = "3c0ffee0"
 MESSAGE = (
     'cannot reach http://llm.example: no "connection"\n  check the URL\n  eval-factory stops: é'
 )
-LINE = last_message(MESSAGE, HelmRunSettings(run_id=RUN).environment())
-ANOTHER = last_message(MESSAGE, HelmRunSettings(run_id="another").environment())
+LINE = stop_line(MESSAGE, HelmRunSettings(run_id=RUN).environment())
+ANOTHER = stop_line(MESSAGE, HelmRunSettings(run_id="another").environment())
 
 
 def test_a_message_of_several_lines_comes_through_among_others() -> None:
     assert "\n" not in LINE
-    assert last_message_in(1, ["model: HTTP 429", LINE, "model: more"], RUN) == MESSAGE
-    assert last_message_in(-9, [LINE], RUN) == MESSAGE
+    assert stop_message_in(1, ["model: HTTP 429", LINE, "model: more"], RUN) == MESSAGE
+    assert stop_message_in(-9, [LINE], RUN) == MESSAGE
     # Without a run id, the user started helm-run by hand and reads the line.
-    assert last_message(MESSAGE, {}) == f"eval-factory stops: {MESSAGE}"
+    assert stop_line(MESSAGE, {}) == f"eval-factory stops: {MESSAGE}"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_message_of_several_lines_comes_through_among_others() -> None:
         (0, [LINE]),
         (1, []),
         (1, [ANOTHER]),
-        (1, [last_message(MESSAGE, {})]),
+        (1, [stop_line(MESSAGE, {})]),
         (1, [f"model: {LINE}"]),
         (1, [LINE[:-3]]),
     ],
@@ -85,4 +85,4 @@ def test_a_message_of_several_lines_comes_through_among_others() -> None:
     ],
 )
 def test_what_is_not_its_own_is_not_believed(returncode: int, tail: list[str]) -> None:
-    assert last_message_in(returncode, tail, RUN) is None
+    assert stop_message_in(returncode, tail, RUN) is None
