@@ -342,6 +342,6 @@ def number_or_share(text: str) -> int | float:
         number = math.nan
     if 0 < number < 1:
         return number
-    if number == number // 1:  # a whole number; False for NaN
-        return int(text)
+    if number.is_integer():  # False for NaN and infinity
+        return int(number)
     raise ValueError(f"{text!r} is neither a whole number nor a share between 0 and 1")

@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from eval_factory.cli import main, task_listing
-from eval_factory.cli.console import show_table, text_width, wrapped
+from eval_factory.cli.console import number_or_share, show_table, text_width, wrapped
 from eval_factory.cli.main import cli
 from eval_factory.cli.task_listing import SCHEMAS, schema_text
 from eval_factory.core.errors import ConfigError
@@ -273,3 +273,17 @@ def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = shown(200, monkeypatch)
     assert wide[0].split() == " ".join(COLUMNS).split()
     assert not [line for line in wide if "a wider terminal" in line]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("20", 20), ("20.0", 20), ("1e3", 1000), ("0.1", 0.1)], ids=str
+)
+def test_a_number_of_instances_or_a_share_of_them(text: str, number: float) -> None:
+    found = number_or_share(text)
+    assert (found, type(found)) == (number, type(number))
+
+
+@pytest.mark.parametrize("text", ["1.5", "inf", "nan", "many"])
+def test_neither_a_number_of_instances_nor_a_share(text: str) -> None:
+    with pytest.raises(ValueError, match="neither a whole number nor a share"):
+        number_or_share(text)
