@@ -44,8 +44,8 @@ class CredentialsReport:
     """
 
     lines: list[str] = field(default_factory=list)
-    # keys by the name of their variable: keys from credentials.conf, and keys from the environment
-    # without the white space around them
+    # keys by the name of their variable: keys from credentials.conf, and values from the
+    # environment from which white space was removed
     added_keys: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)  # lines that are also shown on the screen
 
@@ -119,15 +119,12 @@ def credentials_of(
         ConfigError: credentials.conf cannot be read.
     """
     endpoints = list(endpoints)
-    report = CredentialsReport()
     services = services_in(env)
     oauth_variables, values = _variables_of(endpoints, env)
-    for variable, value in values.items():
-        if value != env.get(variable, value):  # white space was removed from the value
-            report.added_keys[variable] = value or ""
+    report = CredentialsReport(added_keys=_stripped_values(values, env))
     model_origins = _model_origins(endpoints)
     without_key: list[EndpointSettings] = []  # endpoints without a required key
-    helm_credentials: _HelmCredentials | None = None  # read only if a variable has no key
+    helm_credentials: _HelmCredentials | None = None  # read only if it is needed
     for endpoint in endpoints:
         if not endpoint.key_names:
             if endpoint.oauth is not None:
@@ -135,20 +132,21 @@ def credentials_of(
                     f"Using {endpoint.oauth.service} OAuth token for {endpoint.role}"
                 )
             continue
-        first = endpoint.key_names[0]
-        name = next((name for name in endpoint.key_names if values[name]), None)
-        if name is not None:
-            report.lines += _lines_about_key(endpoint, name, values[name] or "")
+        first = endpoint.key_names[0]  # the endpoint's own variable
+        variable_with_key = next((name for name in endpoint.key_names if values[name]), None)
+        if variable_with_key is not None:
+            key = values[variable_with_key] or ""
+            report.lines += _lines_about_key(endpoint, variable_with_key, key)
             continue
         if helm_credentials is None:
             helm_credentials = _read_helm_credentials(env)
         source = helm_credentials.source
-        helm_key = _key_in(helm_credentials.keys, endpoint, model_origins)
-        key = checked_secret(helm_key or "", source)
-        if key is not None:
-            report.added_keys[first] = key
+        stored_key = _key_in(helm_credentials.keys, endpoint, model_origins)
+        helm_key = checked_secret(stored_key or "", source)
+        if helm_key is not None:
+            report.added_keys[first] = helm_key
             report.lines.append(f"{first} is not set, setting to the key of {source}")
-            report.lines.append(_usage_line(source, endpoint.role, key))
+            report.lines.append(_usage_line(source, endpoint.role, helm_key))
         elif (service := fallback_service(endpoint, services)) is not None:
             report.lines.append(
                 f"{first} is not set: {service.service} OAuth tokens sign in {endpoint.role}"
@@ -163,6 +161,15 @@ def credentials_of(
     if without_key:
         raise PrerequisiteError("\n".join(dict.fromkeys(map(_what_to_set, without_key))))
     return report
+
+
+def _stripped_values(values: Mapping[str, str | None], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the values from which white space was removed, by the name of their variable."""
+    stripped = {}
+    for variable, value in values.items():
+        if value != env.get(variable, value):
+            stripped[variable] = value or ""  # None: the variable has only white space
+    return stripped
 
 
 def _model_origins(endpoints: Iterable[EndpointSettings]) -> set[object]:

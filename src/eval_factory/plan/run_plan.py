@@ -237,9 +237,8 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
     endpoint = evaluation.endpoint
     extra = params.extra
     keeps_metadata = extra.keep_image_metadata or sends_as_before
-    declared = evaluation.task.helm.parameters
     # A scenario may have a parameter `max_length` itself; the setting is then for the scenario.
-    max_length = None if "max_length" in declared else extra.max_length
+    is_for_scenario = "max_length" in evaluation.task.helm.parameters
     has_key = not endpoint.is_demo and not endpoint.oauth and endpoint.api_key is not None
     model = EndpointPlan(
         **_shared_settings(evaluation, MODEL_ROLE, endpoint, endpoint.urls, earlier_servers),
@@ -247,7 +246,7 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         key_names=(str(endpoint.api_key),) if has_key else (),
         parallelism=params.parallelism,
         top_p=params.top_p,
-        max_length=max_length,
+        max_length=None if is_for_scenario else extra.max_length,
         use_nvcf=endpoint.adapter_config.use_nvcf,
         max_image_side=extra.max_image_side,
         keeps_metadata=keeps_metadata,
@@ -255,12 +254,6 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         output_tokens=evaluation.max_output_tokens,
         adapter=_adapter_of(endpoint, with_logprobs=extra.confidence == LOGPROBS),
     )
-    arguments: dict[str, str | int] = dict(evaluation.task.helm.arguments)
-    for name in (*SCENARIO_PARAMETERS, "max_length"):
-        value = getattr(extra, name)
-        if name in declared and value is not None:
-            rule = declared[name]
-            arguments[rule.helm_name or name] = value
     return Plan(
         evaluation=evaluation,
         rundir=rundir,
@@ -270,11 +263,25 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
             for judge in jury_of(evaluation)
         ),
         prescribed=_prescribed_judges(evaluation, earlier_servers, keeps_metadata=keeps_metadata),
-        scenario_arguments=arguments,
+        scenario_arguments=_scenario_arguments(evaluation),
         identity=identity_of(evaluation, earlier_servers),
         earlier_servers=earlier_servers,
         sends_metadata_as_before=sends_as_before,
     )
+
+
+def _scenario_arguments(evaluation: Evaluation) -> dict[str, str | int]:
+    """Return the arguments of the scenario: from the task, and from the settings that it declares.
+
+    The keys are HELM's names of the arguments.
+    """
+    declared = evaluation.task.helm.parameters
+    arguments: dict[str, str | int] = dict(evaluation.task.helm.arguments)
+    for name in (*SCENARIO_PARAMETERS, "max_length"):
+        value = getattr(evaluation.extra, name)
+        if name in declared and value is not None:
+            arguments[declared[name].helm_name or name] = value
+    return arguments
 
 
 def _adapter_of(endpoint: ApiEndpoint, *, with_logprobs: bool) -> Adapter:
@@ -313,9 +320,11 @@ def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
         sent = " or else ".join(endpoint.key_names) or "no key"
         if endpoint.oauth is not None:
             sent = f"OAuth token of {endpoint.oauth.service}"
-        # The first two parts of a URL are its scheme and its host.
-        hosts = dict.fromkeys("{}://{}".format(*urlsplit(url)[:2]) for url in endpoint.urls)
-        for host in hosts:
+        hosts = []
+        for url in endpoint.urls:
+            parts = urlsplit(url)
+            hosts.append(f"{parts.scheme}://{parts.netloc}")
+        for host in dict.fromkeys(hosts):
             lines.append(f"{endpoint.role} at {host}: {sent}")
     return lines
 
