@@ -135,7 +135,8 @@ class Evaluation:
     def _usable_services(self) -> list[str]:
         """Return the OAuth services that this run may use.
 
-        If the endpoint has an API key, all services that framework.yml knows are included.
+        If the variable of the endpoint's API key is not set, a service signs in instead: the
+        service at the endpoint's host. It may be any service of framework.yml.
         """
         services = self.oauth_services()
         if self.endpoint.api_key is None:

@@ -35,7 +35,7 @@ from eval_factory.tasks.upstreams import HELM, UPSTREAMS
 
 @dataclass(frozen=True)
 class Combination:
-    """A combination of an evaluation, a variant and a target, each as the suite's entry of it."""
+    """A combination of an evaluation, a variant and a target: three entries of the suite."""
 
     evaluation: Mapping[str, Any]
     variant: Mapping[str, Any]
@@ -293,7 +293,8 @@ class Suite:
         executor: the executor of the cells.
         slurm: a dict from the name of each target to its `SlurmSection` with all defaults.
         serve: a dict from the name of a target to its `ServeSection` with all defaults, for the
-            targets whose servers the suite starts. In a job, the section has the key `LAUNCH` too.
+            targets whose servers the suite starts. In a Slurm job, the section also has the key
+            `suite_model.LAUNCH`: the command that starts a server.
         reused: the finished results that the table shows together with the cells.
     """
 

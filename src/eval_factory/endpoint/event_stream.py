@@ -165,9 +165,8 @@ def _add_to_choices(choices: dict[int, dict[str, Any]], chunk_choice: Mapping[st
         choice["text"] = choice.get("text", "") + chunk_choice["text"]
     delta = chunk_choice.get("delta") or chunk_choice.get("message")
     if not isinstance(delta, Mapping):
-        if (
-            "delta" in chunk_choice
-        ):  # it is null: the answer of a chat has a message even without text
+        # An empty delta belongs to a chat, and a chat's answer has a message even without text.
+        if "delta" in chunk_choice:
             choice.setdefault("message", {"role": "assistant", "content": ""})
         return
     message = choice.setdefault("message", {"role": "assistant", "content": ""})

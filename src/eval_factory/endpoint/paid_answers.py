@@ -158,7 +158,9 @@ def _computed_cost(
     return price.of(prompt, completion, tokens_from_cache(usage))
 
 
-def limit_tokens(counted: tuple[int | None, int | None], sizes: tuple[int, int]) -> tuple[int, int]:
+def tokens_for_limit(
+    counted: tuple[int | None, int | None], sizes: tuple[int, int]
+) -> tuple[int, int]:
     """Return the tokens of prompt and answer as a limit counts them.
 
     The tokens are estimated if the endpoint counted none, or too few to be true.
@@ -167,10 +169,10 @@ def limit_tokens(counted: tuple[int | None, int | None], sizes: tuple[int, int])
         counted: the tokens of prompt and answer by the endpoint; None if it did not count them.
         sizes: the bytes of text of prompt and answer.
     """
-    return _limit_tokens(counted[0], sizes[0]), _limit_tokens(counted[1], sizes[1])
+    return _tokens_of_text(counted[0], sizes[0]), _tokens_of_text(counted[1], sizes[1])
 
 
-def _limit_tokens(counted: int | None, size: int) -> int:
+def _tokens_of_text(counted: int | None, size: int) -> int:
     """Return the tokens of a text with `size` bytes, as a limit counts them."""
     estimated = -(-size // BYTES_PER_TOKEN)  # rounded up
     if counted and counted >= MIN_SHARE_OF_ESTIMATE * estimated:
@@ -178,7 +180,7 @@ def _limit_tokens(counted: int | None, size: int) -> int:
     return estimated
 
 
-def limit_cost(usage: Any, tokens: tuple[int, int], price: Price | None) -> float | None:
+def cost_for_limit(usage: Any, tokens: tuple[int, int], price: Price | None) -> float | None:
     """Return the cost of an answer in US dollars as a limit counts it; None if it is unknown.
 
     The result is the stated cost or the cost of the tokens, whichever is larger: an endpoint that
@@ -186,7 +188,7 @@ def limit_cost(usage: Any, tokens: tuple[int, int], price: Price | None) -> floa
 
     Args:
         usage: the answer's `usage`, as the endpoint sent it.
-        tokens: the tokens of prompt and answer, as `limit_tokens` counts them.
+        tokens: the tokens of prompt and answer, as `tokens_for_limit` counts them.
         price: the price of the model; None if it is unknown.
     """
     costs = (stated_cost(usage), _computed_cost(usage, tokens, price))
@@ -255,13 +257,13 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
     tokens = 0
     cost = 0.0
     for paid in read_paid(cache_db, last_copied_id, with_sizes=True):
-        counted = limit_tokens(paid.tokens, paid.sizes)
+        counted = tokens_for_limit(paid.tokens, paid.sizes)
         tokens += sum(counted)
         price = prices.get(paid.role)
         is_from_users_table = price is not None and price.source == BY_TABLE
         if not is_from_users_table:
             price = stored_prices.get((paid.run_id, paid.role)) or price
-        cost_of_answer = limit_cost(paid.usage, counted, price)
+        cost_of_answer = cost_for_limit(paid.usage, counted, price)
         if cost_of_answer is not None:
             cost += cost_of_answer
     return Spending(requests, tokens, cost)

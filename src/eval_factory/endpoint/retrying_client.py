@@ -69,9 +69,9 @@ class FirstRequests:
     def start(self) -> int:
         """Return the number of a request that begins now.
 
-        Requests are numbered by their begin, not by their end: among many requests at once, the
-        requests that fail end sooner. After an answer, the number is `total`, so that the request
-        is not one of the first.
+        Requests are numbered when they begin. Failures arrive sooner than answers: if requests
+        were numbered when they end, failures of many parallel requests would look like the first
+        requests. After an answer, the number is `total`, so that the request does not count.
         """
         if self._is_over:
             return self.total
@@ -112,12 +112,12 @@ class OutageDetector:
 
     def __init__(self, *, max_retries: int, parallelism: int) -> None:
         threads = max(parallelism, _MIN_EVIDENCE)
-        self._max_unreachable = _MIN_EVIDENCE * threads
-        self._max_silent = max(max_retries + 1, _MIN_EVIDENCE) * threads
+        self._unreachable_for_outage = _MIN_EVIDENCE * threads
+        self._silent_for_outage = max(max_retries + 1, _MIN_EVIDENCE) * threads
         """The number of attempts in a row, without any byte of an answer, that show an outage.
 
-        Slow prompts cause silent attempts too. If each thread asks one slow prompt, all attempts at
-        these prompts together are not more than this number.
+        Slow prompts cause silent attempts too. If each thread asks one slow prompt, only the last
+        attempt at the last of these prompts reaches this number.
         """
         self._in_a_row = 0
         self._since = 0.0  # the time (monotonic clock) of the first of these attempts
@@ -139,9 +139,9 @@ class OutageDetector:
             if not self._in_a_row:
                 self._since = now
             self._in_a_row += 1
-            limit = self._max_silent
+            limit = self._silent_for_outage
             if unreachable:
-                limit = self._max_unreachable
+                limit = self._unreachable_for_outage
             return self._in_a_row >= limit and now - self._since >= OUTAGE_S
 
 
@@ -577,9 +577,10 @@ class RetryingClient:
 
         Return None if no attempt is left. The pause is 0 if another server is well.
         """
-        has_other_server = not error.stray and self._servers.failed(
-            turn.server, _capped_pause(error.headers)
-        )
+        has_other_server = False
+        if not error.stray:
+            # `failed` notes the failure, and returns True if another server is well.
+            has_other_server = self._servers.failed(turn.server, _capped_pause(error.headers))
         # A silent attempt that ended before the timeout has lost its connection.
         was_lost = error.silent and latency < self._timeout_s
         if has_other_server and was_lost:
@@ -700,7 +701,7 @@ class RetryingClient:
                 raise TransportError(DOUBTED, stray=True)
             return self._completion(reply, sent, turn)
         finally:
-            reply.body_slot.release()
+            reply.body_slot.release()  # another large body may now be read into memory
 
     def _completion(
         self, reply: Reply, sent: Mapping[str, Any], turn: Turn
@@ -791,6 +792,9 @@ class RetryingClient:
     ) -> None:
         """Send this server no more requests if it has no credit, or a limit of hours or days.
 
+        With a limit of hours or days, nothing is raised if another server is left: the caller then
+        retries the request there.
+
         Raises:
             EndpointUnusable: no server is left.
             TransportError: this server has no credit left, but another server may have credit.
@@ -799,18 +803,21 @@ class RetryingClient:
         pause = asked_pause(headers)
         if pause is None and is_overloaded:
             pause = stated_errors.pause_in(text)
-        is_long = is_overloaded and pause is not None and pause > LONG_PAUSE_S
+        has_long_limit = is_overloaded and pause is not None and pause > LONG_PAUSE_S
         body = reply.data[: refused_parameters.SEARCHED_LENGTH].decode("utf-8", "replace")
         # A server that asks for a short pause stays in use: it may answer after the pause.
-        may_close = is_long or not pause
+        may_close = has_long_limit or not pause
         if may_close and stated_errors.means_no_credit(status, text, body):
-            if self._servers.close(server, math.inf):
+            is_last_server = self._servers.close(server, math.inf)
+            if is_last_server:
                 raise EndpointUnusable(server.messages.no_credit(status, text), status)
             raise TransportError(f"HTTP {status}: {text}", status=status, error_text=text)
         if pause is None and status == 429:
-            is_long = stated_errors.means_long_limit(text)
-        closed_for = math.inf if pause is None else pause
-        if is_long and self._servers.close(server, closed_for):
+            has_long_limit = stated_errors.means_long_limit(text)
+        if not has_long_limit:
+            return
+        is_last_server = self._servers.close(server, math.inf if pause is None else pause)
+        if is_last_server:
             raise EndpointUnusable(server.messages.long_limit(status, text, pause), status)
 
     def _is_about_a_prompt(self, status: int, server: Server) -> bool:

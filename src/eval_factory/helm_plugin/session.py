@@ -37,7 +37,12 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.batch_ledger import BatchLedger
 from eval_factory.endpoint.limits import prompt_size
 from eval_factory.endpoint.openai_api import Completion
-from eval_factory.endpoint.paid_answers import limit_cost, limit_tokens, spent_so_far, write_prices
+from eval_factory.endpoint.paid_answers import (
+    cost_for_limit,
+    spent_so_far,
+    tokens_for_limit,
+    write_prices,
+)
 from eval_factory.endpoint.response_cache import ResponseCache
 from eval_factory.endpoint.retrying_client import DOUBTED
 from eval_factory.endpoint.shared_limits import SharedLimits
@@ -98,8 +103,8 @@ class RunSpending:
         """
         if self._tracker is None:
             return
-        tokens = limit_tokens(completion.tokens, (prompt_size(body), completion.size))
-        cost = limit_cost(completion.body.get("usage"), tokens, self._prices.get(role))
+        tokens = tokens_for_limit(completion.tokens, (prompt_size(body), completion.size))
+        cost = cost_for_limit(completion.body.get("usage"), tokens, self._prices.get(role))
         if cost is None and self._budget.max_cost is not None:
             self.is_countable = False
         self.spend(tokens=sum(tokens), cost=cost or 0.0)
@@ -158,8 +163,8 @@ class Session:
     # the limits that this run shares with other runs; None: all limits are the run's own
     limits: SharedLimits | None = None
     jury_form: JuryForm = HELMS_FORM  # the form of the answers of this run's judges
-    has_answers: bool = False  # True if the data hold the answers: the model is not asked
-    asks_model: bool = True  # False: only stored answers of the model are scored
+    has_answers: bool = False  # True if the benchmark's data hold the answers
+    asks_model: bool = True  # False: the run scores only answers of the response cache
     not_stored: set[str] = field(default_factory=set)
     """The keys of requests without a stored answer, in a run that does not ask the model."""
     doubted: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -337,9 +342,9 @@ _judged: ContextVar[RequestState | None] = ContextVar("judged", default=None)
 def judging(state: RequestState) -> Iterator[None]:
     """Let the judges' clients see which question is judged within this context.
 
-    The clients can then also show the question's pictures (`extra.judges_see_images`), because
-    HELM's annotators only pass a text. Each thread and each greenlet has its own question;
-    `map_at_once` passes the question on to the greenlets that it starts.
+    HELM's annotators pass only a text to the clients. With the question, the clients can also show
+    its pictures (`extra.judges_see_images`). Each thread and each greenlet has its own question;
+    `bridge.map_at_once` passes the question on to the greenlets that it starts.
     """
     token = _judged.set(state)
     try:
@@ -403,7 +408,10 @@ class RunRecord:
             self._write()
 
     def note(self, **entries: Any) -> None:
-        """Add entries to the record. The names are fields of `helm.output.RunRecord`."""
+        """Add entries to the record.
+
+        The names are fields of the class `RunRecord` in `eval_factory.helm.output`.
+        """
         with self._lock:
             self.known |= entries
             self._write()

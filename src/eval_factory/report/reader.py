@@ -185,7 +185,7 @@ def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Data
 
 
 class ResultViews:
-    """A mixin that gives an object with a result data frames, and a repr of one line."""
+    """A mixin for objects that have a result: it adds data frames and a repr of one line."""
 
     if TYPE_CHECKING:  # The classes that use the mixin define these attributes.
 
@@ -454,9 +454,10 @@ def _scores(
 
     Args:
         metrics: the section `metrics` of the task or of the group. It omits defaults.
-        task_scores: the scores of the task, for a group: they have the defaults of a group's score
-            with the same name. Empty for the scores of the task itself.
-        main_split: the default split of all other scores. Their default metric is the score's name.
+        task_scores: for a group, the scores of the task. A group's score takes each omitted field
+            from the task's score of the same name. Empty for the scores of the task itself.
+        main_split: the split of a score that states no split and has no task's score. Such a
+            score's metric is its own name if it states none.
     """
     scores = {}
     for name, document in metrics["score"]["scores"].items():
@@ -477,8 +478,8 @@ def _usage(document: Mapping[str, Any]) -> results.Usage:
     """Return the record of the section `usage` of a result.
 
     The figures at the top level of the section are the total of this run. If the section has no
-    figures by role, all figures are the model's. Without figures of all runs, this run was the only
-    run.
+    figures by role, all figures are the model's. `all_runs` sums every invocation that wrote into
+    the folder; without it, this run was the only invocation.
     """
     total = _without(document, "this_run", "all_runs", "wall_s", "cost_unknown")
     this_run = _spent_by_role({**total, **document.get("this_run", {})})

@@ -104,8 +104,8 @@ class Askings(Part):
     letters: Mapping[Unit, FurtherReply] = field(default_factory=dict)
     """The replies to `extra.ask_unread`, which asks for the letter of an unread answer."""
     unchanged: set[InstanceKey] = field(default_factory=set)
-    """The further askings by HELM whose prompt equals the original prompt. HELM itself skips an
-    unchanged input only if the two inputs are objects of the same class.
+    """The further askings by HELM whose prompt equals the original prompt. HELM should have skipped
+    these, but it skips an unchanged input only if both inputs are objects of the same class.
     """
     # the questions whose right option is a "none of the above"
     none_right: set[Unit] = field(default_factory=set)
@@ -316,6 +316,7 @@ class Askings(Part):
         if not by_unit or self.mean is None:
             return Repeats(times, questions=0)
         if values.by_reader:
+            # The values are those of read answers, so the main metric's `self.mean` does not fit.
             mean = values.share(by_unit, lambda unit: statistics.fmean(by_unit[unit]), values.scale)
         else:
             # `self.mean` was scored from the same values: its interval is used here, too.
@@ -606,13 +607,14 @@ def _lost_questions(values: AskingValues, name: str) -> list[str]:
 def _stderr_between_and_within(
     values: Mapping[Unit, Sequence[float]], sources: Sources
 ) -> tuple[float | None, float | None]:
-    """Return two standard errors of the mean: from the choice of questions, and from chance in the
-    answers.
+    """Return two standard errors of the mean by a one-way analysis of variance.
 
-    The method is a one-way analysis of variance. The mean variance within questions, divided by the
-    number of all answers, is the squared second error. The squared standard error of the questions'
-    means, less the squared second error, is the squared first error (0 if the difference is
-    negative). The first error is None if the standard error of the means is not defined.
+    `between` is the error from the choice of questions, `within` from chance in the answers:
+
+        within² = mean variance within questions / number of answers
+        between² = stderr² of the questions' means - within², at least 0
+
+    `between` is None if the standard error of the questions' means is not defined.
     """
     times = len(next(iter(values.values())))
     means = list(map(statistics.fmean, values.values()))

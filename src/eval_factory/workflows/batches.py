@@ -62,7 +62,7 @@ PAUSE_FACTOR = 1.5  # each pause between polls is this many times as long as the
 RETRY_FACTOR = 2.0  # the same for the pauses between tries
 REPORT_INTERVAL_S = 600.0  # an unchanged state is shown again after this time, in seconds
 SETTLING_S = 5.0
-"""The seconds after which the endpoint lists a new batch, even if its reply was lost."""
+"""The seconds after which the endpoint lists a batch whose creation was not confirmed."""
 MAX_SILENCE_S = 6 * 3600.0
 """The seconds for which all polls may fail: a laptop may sleep, or a network may be down."""
 TOO_MANY_TOKENS = "token_limit_exceeded"  # the error code of a batch with too many tokens
@@ -323,14 +323,15 @@ class Batches:
             PrerequisiteError: It cannot be determined whether the batch exists.
         """
         endpoint = self._endpoint_of(batch)
-        user_id = self._choice.batch_id
-        if user_id is not None:
-            named = self._with_retries(endpoint, lambda: endpoint.api.status(user_id))
+        id_of_user = self._choice.batch_id
+        if id_of_user is not None:
+            named = self._with_retries(endpoint, lambda: endpoint.api.status(id_of_user))
             self._check_named_batch(batch, named)
             return named
         if self._choice.resend:
             return None
-        # If the endpoint lists metadata of any batch, a batch without this intent does not exist.
+        # If the endpoint lists metadata, and no listed batch has this intent, then this batch does
+        # not exist.
         has_metadata = False
         # asked twice, because the endpoint may list a new batch late
         for pause in (0.0, SETTLING_S):
@@ -402,7 +403,7 @@ class Batches:
             ) from None
 
     def _advance(self, batch: Batch) -> None:
-        """Poll a sent batch. Send an unsent batch when no other batch of its role is open."""
+        """Poll a sent batch. Send an unsent batch if the endpoint has no batch of its role."""
         if batch.state is BatchState.SENT:
             self._poll(batch)
             return

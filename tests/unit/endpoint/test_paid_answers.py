@@ -12,8 +12,8 @@ import pytest
 from eval_factory.core.budget import Price, Spending
 from eval_factory.endpoint import paid_answers
 from eval_factory.endpoint.paid_answers import (
+    cost_for_limit,
     cost_of,
-    limit_cost,
     read_paid,
     spent_so_far,
     write_prices,
@@ -122,7 +122,7 @@ def test_what_the_answer_says_goes_before_any_price(
 def test_a_limit_counts_an_estimate_where_tokens_are_missing_or_too_few(
     counted: tuple[int | None, int | None], sizes: tuple[int, int], tokens: tuple[int, int]
 ) -> None:
-    assert paid_answers.limit_tokens(counted, sizes) == tokens
+    assert paid_answers.tokens_for_limit(counted, sizes) == tokens
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_limit_counts_an_estimate_where_tokens_are_missing_or_too_few(
 def test_a_limit_counts_the_larger_of_what_is_said_and_the_price(
     usage: Any, price: Price | None, cost: Any
 ) -> None:
-    assert limit_cost(usage, (1000, 100), price) == cost
+    assert cost_for_limit(usage, (1000, 100), price) == cost
 
 
 def test_what_was_kept_is_counted_as_it_was_when_it_came(cache: ResponseCache) -> None:
