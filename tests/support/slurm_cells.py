@@ -9,9 +9,9 @@ from typing import Any
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.executors.runs import RunSpec
+from eval_factory.executors.runs import ExecutorRun
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
-from eval_factory.executors.slurm_runs import SlurmAsks, SlurmStore, Wave
+from eval_factory.executors.slurm_runs import SlurmSettings, SlurmStore, Wave
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
 ENV = {"OPENAI_API_KEY": "sk-012345678901234567890"}
@@ -53,10 +53,10 @@ RESOURCES: dict[str, Any] = {
 }
 
 
-def run_of(name: str, folder: Path = Path("/none"), **asks: Any) -> RunSpec:
+def run_of(name: str, folder: Path = Path("/none"), **asks: Any) -> ExecutorRun:
     usual = {"group": "g", "resources": RESOURCES, "at_once": 2}
-    asked = SlurmAsks(**{**usual, **asks})
-    return RunSpec(name, f"{folder}/run.yml", f"{folder}/run.log", "", asks=asdict(asked))
+    asked = SlurmSettings(**{**usual, **asks})
+    return ExecutorRun(name, f"{folder}/run.yml", f"{folder}/run.log", "", settings=asdict(asked))
 
 
 def submitted(folder: SuiteDir, *names: str, **asks: Any) -> Wave:
@@ -119,5 +119,5 @@ class ScriptedSlurm:
             task for task in self.tasks if task.job_name != name or (tasks and task not in tasks)
         ]
 
-    def largest_array(self) -> int:
+    def max_array_size(self) -> int:
         return 1000

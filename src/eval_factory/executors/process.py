@@ -46,9 +46,7 @@ class ProcessSpec:
     argv: Sequence[str]
     env: Mapping[str, str]  # all environment variables of the program
     rundir: RunDir
-    # the lock of the folder, which the program inherits: no other process can lock the folder while
-    # the program lives
-    lock: Lock
+    lock: Lock  # the lock of the folder, which the program inherits
     run_id: str  # the run id in the events that the program writes
     redactor: Redactor
     on_started: Callable[[], str | None] = lambda: None
@@ -82,9 +80,8 @@ def run_shown(
 
         def tick() -> None:
             """Show the new events and answers in the order of their times."""
-            for event in heapq.merge(
-                tail.new(), answers.new() if spec.watch else (), key=itemgetter("time")
-            ):
+            new_answers = answers.new() if spec.watch else ()
+            for event in heapq.merge(tail.new(), new_answers, key=itemgetter("time")):
                 if event["event"] not in ("progress", "answer"):
                     events.append(event)
                 display.show(event)
@@ -247,7 +244,7 @@ def start_with_log(
         )
 
 
-Captured = subprocess.CompletedProcess[str]
+Captured = subprocess.CompletedProcess[str]  # the exit code and output of an ended program
 
 
 def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Captured:
@@ -286,13 +283,14 @@ def git_hash(folder: Path) -> str | None:
         finished = run_captured(
             ["git", "-C", str(folder), "-c", f"safe.directory={folder}", "rev-parse", "HEAD"],
             env,
-            10,
+            timeout_s=10,
         )
     except OSError:
         return None
-    if finished.returncode != 0:
+    commit = finished.stdout.strip()
+    if finished.returncode != 0 or not commit:
         return None
-    return finished.stdout.strip() or None
+    return commit
 
 
 ALLOWED_VARIABLES = frozenset(
@@ -379,11 +377,11 @@ def child_environment(
 
 
 OPEN_FILES_AT_REST = 64
-"""The number of open files of helm-run without its requests: logs, data and pipes.
+"""The maximum number of open files of helm-run without its requests: logs, data and pipes.
 
-9 open files were counted; the rest is a reserve for libraries.
+helm-run needs 9 of them; the others are a reserve for libraries.
 """
-# a connection; for a judge's thread also cache.db and its write-ahead log
+# A request of a judge needs most: a connection, cache.db and the write-ahead log of cache.db.
 OPEN_FILES_PER_REQUEST = 3
 
 _FD_LIMIT_LOCK = threading.Lock()

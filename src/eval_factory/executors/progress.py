@@ -89,15 +89,13 @@ class EventTail:
 
 
 class AnswerTail:
-    """A reader of the ended attempts of a run.
-
-    Answers may contain texts of patients. The beginnings of answers are shown only with `texts`.
-    """
+    """A reader of the ended attempts of a run."""
 
     def __init__(self, cache_db: Path, run_id: str, redactor: Redactor, *, texts: bool) -> None:
         """Create a reader that has read nothing yet.
 
-        `texts`: True to show the beginning of each answer too.
+        `texts`: True to show the beginning of each answer too. Answers may contain texts of
+        patients.
         """
         self._path = cache_db
         self._run_id = run_id

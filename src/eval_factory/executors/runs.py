@@ -4,7 +4,7 @@ An executor starts runs, reports their states, ends them and cleans up. The outp
 holds all its results. Starting a run twice is therefore safe: the second start reuses the answers
 of the first, fails because the folder is locked, or finds that the run is complete.
 
-A local run is a process that reads its `RunSpec` from standard input. The process ends when its
+A local run is a process that reads its `ExecutorRun` from standard input. The process ends when its
 parent process ends.
 """
 
@@ -28,10 +28,10 @@ from eval_factory.executors.process import start_with_input
 
 
 @dataclass(frozen=True)
-class RunSpec:
-    """The specification of one run for an executor. (It is not one of HELM's run specs.)"""
+class ExecutorRun:
+    """All that an executor needs to start a run."""
 
-    name: str  # the name of the run; no two runs of an executor have the same name
+    name: str  # no two runs of an executor have the same name
     run_config: str  # the path of the run config, which names the output folder
     log: str  # the path of the file for the messages that `run_eval` would show on the screen
     record: str  # the path of the file in which the run records its end
@@ -42,12 +42,12 @@ class RunSpec:
     # the limits that the requests of this run share with requests of other runs
     limits: SharedLimitsSettings | None = None
     served_at: str | None = None  # the addresses of the model's servers, separated by spaces
-    # what the run asks of its executor: settings that only one kind of executor reads (`SlurmAsks`)
-    asks: Mapping[str, Any] = field(default_factory=dict)
+    # settings that only one kind of executor reads, such as `SlurmSettings`
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-RUN_SPEC = TypeAdapter(RunSpec)
-"""Reads and writes a `RunSpec` as JSON."""
+RUN_JSON = TypeAdapter(ExecutorRun)
+"""Reads and writes an `ExecutorRun` as JSON."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ RunState = Waiting | Started | Ended | Lost
 class Executor(Protocol):
     """The interface of an executor. Only one thread may use an instance."""
 
-    def begin(self, runs: Sequence[RunSpec]) -> None:
+    def begin(self, runs: Sequence[ExecutorRun]) -> None:
         """Start these runs. A run that has ended may be started again.
 
         Raises:
@@ -143,7 +143,7 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
     def __exit__(self, *_: object) -> None:
         self.clean_up()
 
-    def begin(self, runs: Sequence[RunSpec]) -> None:
+    def begin(self, runs: Sequence[ExecutorRun]) -> None:
         """Start a process for each run.
 
         Raises:
@@ -153,7 +153,7 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
             argv = [*self._argv, str(os.getpid())]
             try:
                 self._processes[run.name] = start_with_input(
-                    argv, self._env, RUN_SPEC.dump_json(run).decode(), log=self._log
+                    argv, self._env, RUN_JSON.dump_json(run).decode(), log=self._log
                 )
             except OSError as error:  # the limit of processes, or too little memory
                 raise PrerequisiteError(

@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -61,20 +61,21 @@ LAST_PORT = 32_000
 """Operating systems choose higher ports for outgoing connections. A free port in this range is
 therefore unlikely to be taken before the server opens it.
 """
+READ_SIZE = 1 << 16  # the maximum number of bytes of reports that are read at once
 SHOWN_LAST_LINES = 5  # the number of a failed server's last lines in the error message
 TOKEN = "EVAL_FACTORY_SERVER"  # noqa: S105 - the name of a variable
 """The environment variable that identifies the processes of a server, which inherit it."""
-_STARTING = "starting"
+# the states of a server
+_STARTING = "starting"  # also during a restart
 _READY = "ready"
-OUT = "out"
-"""The states of a server. Starting: also during a restart. Out: lost, and not started again."""
+OUT = "out"  # lost, and not started again
 _Say = Callable[[str], None]
 
 
 class ServerFailedError(PrerequisiteError):
     """No server of a model could be started, or all servers were lost.
 
-    The first line of the message names a server and the reason.
+    The first line of the message names a server, and why it is lost.
     """
 
 
@@ -141,8 +142,8 @@ class _Server:
             "log": str(self.log),
             "env": None,  # the guard has these variables as its own environment
         }
-        # A guard on the machine with this name reports the loopback address of its server.
-        order["asked_from"] = socket.gethostname()
+        # A guard on the same machine as this process reports the loopback address of its server.
+        order["parent_host"] = socket.gethostname()
         if self._guard.stdin is not None:
             # If the guard has already ended, `take_reports` notices the end.
             with suppress(BrokenPipeError):
@@ -174,7 +175,7 @@ class _Server:
             return []
         if not select.select([self._guard.stdout], [], [], seconds)[0]:
             return []
-        data = os.read(self._guard.stdout.fileno(), 65536)
+        data = os.read(self._guard.stdout.fileno(), READ_SIZE)
         self._is_silent = not data
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in lines]
@@ -265,10 +266,10 @@ class ServedModel(AbstractContextManager["ServedModel"]):
             raise ServerFailedError(self._servers[0].why)
         self._report_left_out()
 
-    def lost(self) -> str | None:
+    def why_lost(self) -> str | None:
         """Return why no server is ready; None if at least one server is ready.
 
-        The guards restart lost servers in the meantime.
+        The guards restart lost servers, so that a server may be ready again at a later call.
         """
         self._take_reports()
         if self.addresses:
@@ -326,21 +327,23 @@ class ServerGuard:
         Raises:
             PrerequisiteError: the server did not get ready, or is not started again.
         """
-        loss: str | None = None  # how the server was lost; None if its port was taken
+        loss: str | None = None  # how the server was lost; None if another program took its port
         for _ in range(MAX_PORTS):
             port = free_port()
-            loss = self._served_at(port)
+            loss = self._run_until_lost(port)
             if loss is not None:
                 break
-            _say(text=f"{self._label}: another program has taken port {port}; trying another port")
+            _write_report(
+                text=f"{self._label}: another program has taken port {port}; trying another port"
+            )
         max_restarts = self._order["max_restarts"]
         for number in range(1, max_restarts + 1):
             if loss is None or self._is_ending:
                 break
             text = f"{self._label} {loss}; it is started again ({number} of {max_restarts})"
-            _say(text=text, state=_STARTING, why=loss)
+            _write_report(text=text, state=_STARTING, why=loss)
             # The port stays the same, so that the address of the server stays valid.
-            loss = self._served_at(port)
+            loss = self._run_until_lost(port)
         if self._is_ending:
             return
         if loss is None:
@@ -361,12 +364,12 @@ class ServerGuard:
         if self._process is not None:
             end_group(self._process, self._order["stop_grace_s"])
 
-    def _served_at(self, port: int) -> str | None:
+    def _run_until_lost(self, port: int) -> str | None:
         """Start the server on this port, and watch it until it is lost or ended.
 
         Returns:
-            A text that says how the server was lost after it was ready; None if another program has
-            taken the port.
+            How the server was lost after it was ready, as a text; None if another program has taken
+            the port.
 
         Raises:
             PrerequisiteError: the server did not get ready.
@@ -377,10 +380,10 @@ class ServerGuard:
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         host = socket.gethostname()
         host_text = f" of {host}"
-        if host == self._order["asked_from"]:
+        if host == self._order["parent_host"]:
             host = _LOOPBACK
             host_text = ""
-        _say(text=f"starting {self._label} on port {port}{host_text}; its log: {log}")
+        _write_report(text=f"starting {self._label} on port {port}{host_text}; its log: {log}")
         process = self._process = self._start_process(port, token)
         arguments = (process.stdout, self._log, Redactor(self._order["secrets"]), tail)
         copier = threading.Thread(target=copy_lines, args=arguments, daemon=True)
@@ -388,31 +391,26 @@ class ServerGuard:
         url = self._fill_placeholders(self._order["health"], port)
         failure = self._wait_until_ready(process, url, started)
         loss = ""
-        # True if another program has answered at the port
+        # True if another program has answered at the port of the health URL
         is_taken = failure is None and is_foreign_port(urlsplit(url).port or port, token)
         if failure is None and not is_taken:
             text = f"{self._label} is ready after {time.monotonic() - started:.0f} s"
-            _say(text=text, state=_READY, address=f"http://{host}:{port}")
+            _write_report(text=text, state=_READY, address=f"http://{host}:{port}")
             loss = self._wait_until_gone(process, url)
         has_ended = process.poll() is not None  # before `end_group` ends the process
         # Child processes of the server are of no use without the server.
         end_group(process, self._order["stop_grace_s"])
         copier.join(COPY_END_LIMIT_S)
-        _say(group=None)
+        _write_report(group=None)
         if is_taken:
-            return None
-        # All processes of the server have ended: if the port is not free, another program has it.
-        # This program is then the likely reason why the server ended before it was ready.
-        if failure and has_ended and not self._is_ending and not is_free(port):
             return None
         if failure is None:
             return loss
-        # the last output of the server since this start
-        lines = [line for line in tail if line.strip()][-SHOWN_LAST_LINES:]
-        last = ""
-        if lines:
-            last = "\n    ".join(["\n  its last lines:", *lines])
-        raise PrerequisiteError(f"{self._label} {failure}{last}")
+        # All processes of the server have ended: if the port is not free, another program has it.
+        # This program is then the likely reason why the server ended before it was ready.
+        if has_ended and not self._is_ending and not is_free(port):
+            return None
+        raise PrerequisiteError(f"{self._label} {failure}{_last_lines(tail)}")
 
     def _start_process(self, port: int, token: str) -> subprocess.Popen[str]:
         """Start the server's command, and report its process group.
@@ -432,7 +430,7 @@ class ServerGuard:
                 f"{self._label} cannot be started: {error.strerror or error} ({words[0]}); "
                 "install this program, or write its full path in serve.command"
             ) from error
-        _say(group=process.pid)
+        _write_report(group=process.pid)
         return process
 
     def _wait_until_ready(
@@ -451,7 +449,8 @@ class ServerGuard:
                 )
             with suppress(subprocess.TimeoutExpired):
                 process.wait(START_POLL_INTERVAL_S)
-        # `or 0`: the server still runs if the guard is ending, and no user then sees this text.
+        # If the guard is ending, the server still runs and has no exit code. The text below is then
+        # not shown, so that any code will do.
         return (
             f"{_how_it_ended(process.returncode or 0)} before it was ready; "
             f"see {log}, then run the same command again"
@@ -477,8 +476,11 @@ def answers(url: str, timeout_s: float = MAX_ANSWER_S) -> bool:
     """Return True if a health URL answers with 200. Proxy settings are ignored."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+    path = parts.path or "/"
+    if parts.query:
+        path = f"{path}?{parts.query}"
     try:
-        connection.request("GET", f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}")
+        connection.request("GET", path)
         return connection.getresponse().status == HEALTHY
     except (OSError, http.client.HTTPException):
         return False
@@ -541,14 +543,21 @@ def is_foreign_port(port: int, token: str, proc: Path = Path("/proc")) -> bool:
         # No program of this user listens. A listener of another user is foreign, except that a
         # listener of root (user id 0) may forward requests to our server in a container.
         return bool(listeners) and all(row[7] != "0" for row in listeners)
-    # for each process with one of the sockets: True if the process has the token
-    have_token = []
+    have_token = []  # for each process with one of the sockets: True if the process has the token
     for process in proc.glob("[0-9]*"):
         with suppress(OSError):
             if any(str(link.readlink()) in sockets for link in (process / "fd").iterdir()):
                 variables = (process / "environ").read_bytes().split(b"\0")
                 have_token.append(f"{TOKEN}={token}".encode() in variables)
     return bool(have_token) and not any(have_token)
+
+
+def _last_lines(tail: Iterable[str]) -> str:
+    """Return the last lines of a server's output as the end of an error message."""
+    lines = [line for line in tail if line.strip()][-SHOWN_LAST_LINES:]
+    if not lines:
+        return ""
+    return "\n    ".join(["\n  its last lines:", *lines])
 
 
 def _how_it_ended(code: int) -> str:
@@ -561,8 +570,8 @@ def _how_it_ended(code: int) -> str:
     return f"ended with exit code {code}"
 
 
-def _say(**fields: Any) -> None:
-    """Write a report of the guard, with these fields, as a line of JSON to standard output."""
+def _write_report(**fields: Any) -> None:
+    """Write a report with these fields, as a line of JSON, to standard output."""
     with suppress(OSError):  # the reader of the reports has ended
         os.write(1, (json.dumps(fields) + "\n").encode())
 
@@ -582,7 +591,7 @@ def main() -> None:
         try:
             guard.serve()
         except PrerequisiteError as error:
-            _say(state=OUT, why=str(error))
+            _write_report(state=OUT, why=str(error))
     os._exit(0)  # unlike the end of `main`, does not wait for the threads
 
 

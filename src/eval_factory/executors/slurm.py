@@ -32,9 +32,12 @@ PASSED_VARIABLES = (
 
 Keys are not among them, nor SBATCH_* and SQUEUE_*, which would override the batch script.
 """
-Run = Callable[[Sequence[str], Mapping[str, str], float], Captured]
-"""The type of `run_captured`: (arguments, environment variables, time limit in seconds) -> the exit
-code and the output.
+COMMAND_LIMIT_S = 60.0  # the maximum duration of a command of Slurm, in seconds
+MAX_ERROR_LENGTH = 300  # the maximum length of a command's error in a message, in characters
+CommandRunner = Callable[[Sequence[str], Mapping[str, str], float], Captured]
+"""The type of `run_captured`.
+
+Its arguments are the command, the environment variables, and the time limit in seconds.
 """
 
 
@@ -61,7 +64,7 @@ class QueuedTask:
 class Slurm:
     """The commands of Slurm, called as programs."""
 
-    def __init__(self, env: Mapping[str, str], run: Run = run_captured) -> None:
+    def __init__(self, env: Mapping[str, str], run: CommandRunner = run_captured) -> None:
         self._env = {name: env[name] for name in PASSED_VARIABLES if name in env}
         self._run = run
 
@@ -100,20 +103,20 @@ class Slurm:
             "--noheader",
             "--array",
             f"--user={os.getuid()}",
-            "--format=%j|%F|%K|%T|%r",
+            "--format=%j|%F|%K|%T|%r",  # name, id, index, state and reason
         ]
         finished = self._call(argv)
-        tasks = []
         if finished.returncode:
             raise QueueUnknownError(
                 f"squeue does not report the queue: {_error_line(finished)}\n"
                 "  run the same command again when Slurm answers"
             )
+        tasks = []
         for line in finished.stdout.splitlines():
             name, *columns = line.rsplit("|", 4)  # only the name of a job may contain "|"
             if len(columns) != 4:
                 raise QueueUnknownError(
-                    f"squeue printed a line that cannot be read: {one_line(line, 200)}"
+                    f"squeue printed a line that cannot be read: {one_line(line, MAX_ERROR_LENGTH)}"
                 )
             job_id, index, state, reason = columns
             if index.isdecimal():  # jobs without array are not jobs of eval-factory
@@ -135,7 +138,7 @@ class Slurm:
                 "  run the same command again"
             )
 
-    def largest_array(self) -> int:
+    def max_array_size(self) -> int:
         """Return the maximum number of tasks in an array.
 
         Raises:
@@ -148,18 +151,18 @@ class Slurm:
                 f"scontrol does not report Slurm's configuration: {_error_line(finished)}\n"
                 "  can jobs be submitted from this machine?"
             )
-        # The largest index of a task is MaxArraySize - 1 (slurm.conf(5)). The indices of this
-        # module begin with 0, so that Slurm always accepts this number of tasks.
-        return max(1, int(match[1]) - 1)
+        # Tasks have the indices from 0 to MaxArraySize - 1 (slurm.conf(5)).
+        # MaxArraySize is 0 if the cluster has no arrays; sbatch then reports this.
+        return max(1, int(match[1]))
 
     def _call(self, argv: Sequence[str]) -> Captured:
-        """Run a command of Slurm for at most 60 seconds.
+        """Run a command of Slurm for at most `COMMAND_LIMIT_S`.
 
         Raises:
             PrerequisiteError: the command does not exist.
         """
         try:
-            return self._run(argv, self._env, 60.0)
+            return self._run(argv, self._env, COMMAND_LIMIT_S)
         except FileNotFoundError:
             raise PrerequisiteError(
                 f"{argv[0]} is not installed: executor slurm needs Slurm's commands\n"
@@ -170,11 +173,12 @@ class Slurm:
 def _error_line(finished: Captured) -> str:
     """Return a line that says why a command failed.
 
-    This is the last line of the error output, or else of the output, or else the exit code.
+    The line is the last line of standard error. If standard error is empty, it is the last line of
+    standard output. If both are empty, the line states the exit code.
     """
     text = finished.stderr.strip() or finished.stdout.strip()
     text = text or f"the command ended with exit code {finished.returncode}"
-    return one_line(text.splitlines()[-1], 300)
+    return one_line(text.splitlines()[-1], MAX_ERROR_LENGTH)
 
 
 NEVER_ENDING_REASONS = frozenset(
@@ -212,6 +216,7 @@ def can_never_start(reason: str) -> bool:
 
     Returns False for tasks that an administrator or a user holds: they may be released later.
     """
+    # Versions of Slurm print some reasons with spaces, others with underscores.
     name = reason_name(reason).replace(" ", "_")
     return name in NEVER_ENDING_REASONS or _JOB_LIMIT_REASON.fullmatch(name) is not None
 
@@ -239,8 +244,8 @@ def batch_script(
 ) -> str:
     """Return the batch script of a job array.
 
-    Slurm starts lost tasks again. The tasks get no variable of the submitter's environment. The
-    script replaces itself by the worker (`exec`), so that Slurm's signals reach the worker.
+    Slurm starts lost tasks again. The tasks get no variable of the submitter's environment. `exec`
+    replaces the script by the worker, so that Slurm's signals reach the worker.
 
     Args:
         resources: all keys of suite.slurm.
@@ -250,9 +255,10 @@ def batch_script(
         tasks: the number of tasks in the array.
         at_once: the maximum number of tasks that run at once.
         log: the folder for the log files. Each task has its own file; restarts append to it.
-        servers: the number of model servers of each job. Each server gets the resources.
+        servers: the number of model servers of each task; 1 also if the tasks start no server. Each
+            server gets the resources.
     """
-    has_one_server = servers == 1  # also if the tasks start no model server
+    has_one_server = servers == 1
     options = [f"--job-name={name}", f"--array=0-{tasks - 1}%{min(at_once, tasks)}"]
     options += ["--nodes=1", "--ntasks=1"] if has_one_server else [f"--ntasks={servers}"]
     options.append(f"--cpus-per-task={resources['cpus']}")
@@ -262,27 +268,28 @@ def batch_script(
         if resources[key] is not None
     ]
     memory = resources["mem"]
-    if memory is not None and has_one_server:
-        options.append(f"--mem={memory}")
-    elif memory is not None:
-        options.append(f"--mem-per-cpu={_memory_per_cpu(str(memory), resources['cpus'])}")
-    if resources["gpus"] is not None:
-        options.append(f"--{'gpus' if has_one_server else 'gpus-per-task'}={resources['gpus']}")
+    gpus = resources["gpus"]
+    if has_one_server:
+        if memory is not None:
+            options.append(f"--mem={memory}")
+        if gpus is not None:
+            options.append(f"--gpus={gpus}")
+    else:
+        if memory is not None:
+            options.append(f"--mem-per-cpu={_memory_per_cpu(str(memory), resources['cpus'])}")
+        if gpus is not None:
+            options.append(f"--gpus-per-task={gpus}")
     options += [f"--output={_file_pattern(log, '%a.log')}", "--open-mode=append", "--requeue"]
     # Slurm sends SIGTERM 30 seconds before the time limit, so that the worker can end its
     # processes.
     options += ["--signal=B:TERM@30", "--export=NONE", *resources["extra"]]
     command = []
     if resources["container"]:
-        command = [resources["container"]]
+        command.append(resources["container"])  # a command prefix
     command.append(shlex.join([resources["python"], *argv]))
-    lines = [
-        "#!/bin/bash",
-        *(f"#SBATCH {option}" for option in options),
-        "",
-        *resources["prologue"],
-    ]
-    return "\n".join([*lines, f"exec {' '.join(command)}"]) + "\n"
+    header = [f"#SBATCH {option}" for option in options]
+    lines = ["#!/bin/bash", *header, "", *resources["prologue"], f"exec {' '.join(command)}"]
+    return "\n".join(lines) + "\n"
 
 
 def _memory_per_cpu(memory: str, cpus: int) -> str:
@@ -318,9 +325,9 @@ def step_command(resources: Mapping[str, Any]) -> list[str]:
 def clean_up_script(job: str, log: Path, resources: Mapping[str, Any], file: Path) -> str:
     """Return the batch script of a small job that deletes a file after the end of another job.
 
-    The script is submitted with a dependency on the other job. Slurm treats a job that it has
-    forgotten as ended. The script therefore looks for tasks with the job's name before it deletes
-    the file. If squeue does not answer, the file stays.
+    Slurm starts the script when the other job has ended. Slurm also starts the script if it has
+    forgotten the other job. The script therefore deletes the file only when squeue reports no task
+    with the other job's name. If squeue does not answer, the file stays.
 
     Args:
         job: the name of the other job.
@@ -328,37 +335,31 @@ def clean_up_script(job: str, log: Path, resources: Mapping[str, Any], file: Pat
         resources: all keys of suite.slurm.
         file: the file to delete.
     """
-    lines = [f"--job-name={clean_up_name(job)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
-    lines += ["--mem=100M", "--time=10"]
-    lines += [
+    options = [f"--job-name={clean_up_name(job)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
+    options += ["--mem=100M", "--time=10"]  # a time in minutes
+    options += [
         f"--{name}={resources[name]}"
         for name in ("account", "partition", "qos")
         if resources[name] is not None
     ]
-    lines += [
+    options += [
         f"--output={_file_pattern(log, 'clean-up.log')}",
         "--open-mode=append",
         "--requeue",
         "--export=NONE",
     ]
-    lines += [option for option in resources["extra"] if not _OPTION_OF_EVALUATION.match(option)]
-    return (
-        "\n".join(
-            [
-                "#!/bin/bash",
-                *(f"#SBATCH {line}" for line in lines),
-                "",
-                # 50 pauses of 10 seconds end before the time limit of 10 minutes.
-                "for ((i = 0; i < 50; i++)); do",
-                f"  left=$(squeue --noheader --name={job} --format=%T) || left=unknown",
-                f"  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file))}",
-                "  sleep 10",
-                "done",
-                "exit 1",
-            ]
-        )
-        + "\n"
-    )
+    options += [option for option in resources["extra"] if not _OPTION_OF_EVALUATION.match(option)]
+    commands = [
+        # 50 pauses of 10 seconds end before the time limit of 10 minutes.
+        "for ((i = 0; i < 50; i++)); do",
+        f"  left=$(squeue --noheader --name={job} --format=%T) || left=unknown",
+        f"  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file))}",
+        "  sleep 10",
+        "done",
+        "exit 1",
+    ]
+    header = [f"#SBATCH {option}" for option in options]
+    return "\n".join(["#!/bin/bash", *header, "", *commands]) + "\n"
 
 
 def clean_up_name(name: str) -> str:
@@ -375,8 +376,5 @@ def _file_pattern(folder: Path, name: str) -> str:
     text = f"{str(folder).replace('%', '%%')}/{name}"
     if not any(character in " \"'\\#" for character in text):
         return text
-    return (
-        '"'
-        + "".join(f"\\{character}" if character in '"\\' else character for character in text)
-        + '"'
-    )
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -36,7 +36,7 @@ from eval_factory.core.formats import counted, first_of
 from eval_factory.core.rundir import PRIVATE, SINGLE_RUN_FOLDER, RunSuiteDir, SuiteDir
 from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.executors.process import ALLOWED_VARIABLES
-from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
+from eval_factory.executors.runs import Ended, ExecutorRun, Lost, RunState, Started, Waiting
 from eval_factory.executors.slurm import (
     NO_REASON,
     QueuedTask,
@@ -80,11 +80,8 @@ The node sets them, or the user's `prologue` lines in the batch script do.
 
 
 @dataclass(frozen=True)
-class SlurmAsks:
-    """The settings of a run for Slurm: the typed form of `RunSpec.asks`.
-
-    (`RunSpec` is a run to start, see `executors/runs.py`; it is not one of HELM's run specs.)
-    """
+class SlurmSettings:
+    """The settings of a run for Slurm: the typed form of `ExecutorRun.settings`."""
 
     group: str  # the name of the limit group; runs with the same group share limits
     # all keys of suite.slurm; runs with equal resources may share an array
@@ -102,16 +99,17 @@ class SlurmAsks:
     max_outage_s: float = 0.0
 
     @classmethod
-    def of(cls, run: RunSpec) -> SlurmAsks:
+    def of(cls, run: ExecutorRun) -> SlurmSettings:
         """Return the settings of a run."""
         # A wave of another version of eval-factory may have further settings: ignore them.
         names = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in run.asks.items() if name in names})
+        return cls(**{name: value for name, value in run.settings.items() if name in names})
 
     @property
     def servers(self) -> int:
-        """How many times the job gets the resources: once for each model server, and once if the
-        task starts no server.
+        """The number of model servers of a task; 1 if the task starts no server.
+
+        The job gets the resources this number of times.
         """
         if self.serve is None:
             return 1
@@ -124,10 +122,10 @@ class Wave:
 
     number: int  # from 1
     job_name: str
-    runs: tuple[RunSpec, ...]  # by the number of the task that does the run (see `together`)
+    runs: tuple[ExecutorRun, ...]  # the task with the number n does the run with the index n
     together: bool = False  # True if a single task does all runs
 
-    def of_task(self, index: int) -> tuple[RunSpec, ...]:
+    def of_task(self, index: int) -> tuple[ExecutorRun, ...]:
         """Return the runs of the task with this number; an empty tuple if there is no such task."""
         return self.runs if self.together else self.runs[index : index + 1]
 
@@ -153,7 +151,7 @@ def cell_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, QueuedTask]:
+def task_of_each_run(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, QueuedTask]:
     """Return the waiting or running task of each run, by the name of the run.
 
     If a run has several tasks, a running task is preferred. Tasks are identified by the name of
@@ -171,20 +169,20 @@ def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, Queu
     return tasks
 
 
-def arrays(runs: Iterable[RunSpec], largest: int) -> Iterator[Sequence[RunSpec]]:
+def arrays(runs: Iterable[ExecutorRun], max_size: int) -> Iterator[Sequence[ExecutorRun]]:
     """Yield the runs of each array: runs with the same limit group and the same resources.
 
-    More than `largest` runs are split into several arrays. Runs that a single task does together
-    (`SlurmAsks.serve`) are not split, because their array has only this task.
+    More than `max_size` runs are split into several arrays. Runs that a single task does together
+    (`SlurmSettings.serve`) are not split, because their array has only this task.
     """
-    runs_by_settings: dict[str, list[RunSpec]] = {}
+    runs_by_settings: dict[str, list[ExecutorRun]] = {}
     for run in runs:
-        asks = SlurmAsks.of(run)
-        key = json.dumps([asks.group, asks.resources, asks.servers], sort_keys=True)
+        settings = SlurmSettings.of(run)
+        key = json.dumps([settings.group, settings.resources, settings.servers], sort_keys=True)
         runs_by_settings.setdefault(key, []).append(run)
     for similar_runs in runs_by_settings.values():
-        size = largest
-        if SlurmAsks.of(similar_runs[0]).serve is not None:
+        size = max_size
+        if SlurmSettings.of(similar_runs[0]).serve is not None:
             size = len(similar_runs)
         for start in range(0, len(similar_runs), size):
             yield similar_runs[start : start + size]
@@ -227,28 +225,34 @@ class SlurmStore:
         """Return True if tasks may still be queued: a wave still has its file with keys."""
         return next(self._waves.glob("w*.env"), None) is not None
 
-    def new_wave(self, suite_id: str, runs: Sequence[RunSpec]) -> Wave:
+    def new_wave(self, suite_id: str, runs: Sequence[ExecutorRun]) -> Wave:
         """Create a wave of these runs, and write its file.
 
         Only a process that has locked the suite may call this method. The process must call this
         method before it submits the wave.
         """
         number = 1 + max((wave.number for wave in self.waves()), default=0)
-        wave = Wave(
-            number, f"ef-{suite_id}-w{number}", tuple(runs), SlurmAsks.of(runs[0]).serve is not None
-        )
+        starts_servers = SlurmSettings.of(runs[0]).serve is not None
+        wave = Wave(number, f"ef-{suite_id}-w{number}", tuple(runs), together=starts_servers)
         write_atomic(self.wave_file(number), json.dumps(asdict(wave)), mode=PRIVATE)
         self.logs(number).mkdir(parents=True, exist_ok=True)
         return wave
 
     def wave_file(self, number: int) -> Path:
-        """Return the path of the file with the list of a wave's runs.
-
-        The same path with the suffix `.sh` is the batch script. The path with the suffix
-        `.clean-up` is an empty file; it exists if the job that deletes the wave's keys was
-        submitted.
-        """
+        """Return the path of the file with the list of a wave's runs."""
         return self._waves / f"w{number}.json"
+
+    def script(self, number: int) -> Path:
+        """Return the path of a wave's batch script."""
+        return self._waves / f"w{number}.sh"
+
+    def clean_up_script(self, number: int) -> Path:
+        """Return the path of the batch script of the job that deletes a wave's keys."""
+        return self._waves / f"w{number}.clean-up.sh"
+
+    def clean_up_mark(self, number: int) -> Path:
+        """Return the path of an empty file: it exists if the wave's clean-up job was submitted."""
+        return self._waves / f"w{number}.clean-up"
 
     def environment(self, number: int) -> Path:
         """Return the path of the file with the keys of a wave's tasks.
@@ -261,7 +265,7 @@ class SlurmStore:
         """Return the folder of the logs of a wave's tasks."""
         return self.root / "logs" / f"w{number}"
 
-    def task_log(self, wave: Wave, run: RunSpec) -> Path:
+    def task_log(self, wave: Wave, run: ExecutorRun) -> Path:
         """Return the path of the log of the task that does the run."""
         task = 0 if wave.together else wave.runs.index(run)
         return self.logs(wave.number) / f"{task}.log"
@@ -273,28 +277,28 @@ class SlurmStore:
         """
         return self.root / "runs" / f"{name}.yml"
 
-    def ended(self, wave: Wave, run: RunSpec) -> RunEnd | None:
+    def ended(self, wave: Wave, run: ExecutorRun) -> RunEnd | None:
         """Return the record of the run's end in this wave; None if the run has not ended."""
         with suppress(FileNotFoundError):
             return RunEnd(**parse_json(self._record(wave, run).read_text(encoding="utf-8")))
         return None
 
-    def record_end(self, wave: Wave, run: RunSpec, end: RunEnd) -> None:
+    def record_end(self, wave: Wave, run: ExecutorRun, end: RunEnd) -> None:
         """Write the record of the run's end in this wave."""
         write_atomic(self._record(wave, run), json.dumps(asdict(end)), mode=PRIVATE)
 
-    def was_submitted_again(self, wave: Wave, run: RunSpec) -> bool:
+    def was_submitted_again(self, wave: Wave, run: ExecutorRun) -> bool:
         """Return True if a newer wave has a run of the same cell.
 
         A cell is submitted again if its configuration was changed, if Slurm lost its task, or if
         its run has ended without a complete result.
         """
-        newer_waves = [other for other in self.waves() if other.number > wave.number]
+        newer_waves = [newer for newer in self.waves() if newer.number > wave.number]
         newer_runs = chain.from_iterable(newer.runs for newer in newer_waves)
         cell = cell_of(run.name)
         return any(cell_of(newer_run.name) == cell for newer_run in newer_runs)
 
-    def _record(self, wave: Wave, run: RunSpec) -> Path:
+    def _record(self, wave: Wave, run: ExecutorRun) -> Path:
         """Return the path of the record of the run's end in this wave."""
         return self.root / "runs" / f"{run.name}.w{wave.number}.end.json"
 
@@ -302,7 +306,7 @@ class SlurmStore:
         """Return the folder with a file for each start of the cell's runs on any machine."""
         return self.root / "starts" / cell
 
-    def starts_in(self, wave: Wave, run: RunSpec) -> list[Path]:
+    def starts_in(self, wave: Wave, run: ExecutorRun) -> list[Path]:
         """Return the files of the starts of this run in this wave, oldest first."""
         starts = starts_below(self.starts(cell_of(run.name)))
         return [path for path in starts if path.name.startswith(f"w{wave.number}-")]
@@ -359,7 +363,7 @@ def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
 
 
 def script_of(
-    array: Sequence[RunSpec], name: str, number: int, store: SlurmStore, worker: Sequence[str]
+    array: Sequence[ExecutorRun], name: str, number: int, store: SlurmStore, worker: Sequence[str]
 ) -> str:
     """Return the batch script of one wave.
 
@@ -371,15 +375,15 @@ def script_of(
         worker: the arguments of Python that start the program of a task. The path of the wave's
             file is appended to them.
     """
-    asks = SlurmAsks.of(array[0])
+    settings = SlurmSettings.of(array[0])
     return batch_script(
-        {**asks.resources, "python": asks.resources["python"] or sys.executable},
+        {**settings.resources, "python": settings.resources["python"] or sys.executable},
         (*worker, str(store.wave_file(number).absolute())),
         name=name,
-        tasks=len(array) if asks.serve is None else 1,
-        at_once=asks.at_once,
+        tasks=len(array) if settings.serve is None else 1,
+        at_once=settings.at_once,
         log=store.logs(number).absolute(),
-        servers=asks.servers,
+        servers=settings.servers,
     )
 
 
@@ -413,23 +417,23 @@ class SlurmRuns:
         self._env = env or {}
         self._secrets = secrets
         self._queue: tuple[QueuedTask, ...] | None = None
-        self._latest: dict[str, tuple[Wave, RunSpec]] = {}
+        self._latest: dict[str, tuple[Wave, ExecutorRun]] = {}
         """The last wave of each run, and the run in that wave, by the name of the run."""
         self._reasons: set[str] = set()
         """The reasons for waiting that were already reported to the user."""
 
-    def begin(self, runs: Sequence[RunSpec]) -> None:
+    def begin(self, runs: Sequence[ExecutorRun]) -> None:
         """Submit these runs as waves.
 
         Raises:
             PrerequisiteError: Slurm rejected a wave; earlier waves were submitted.
         """
         suite_id = self.store.begin()
-        for array in list(arrays(runs, self._slurm.largest_array())):
+        for array in arrays(runs, self._slurm.max_array_size()):
             # The wave's files are written before sbatch is called, for the tasks need them. If this
             # process ends before sbatch answers, the tasks are found by the name of the wave's job.
             wave = self.store.new_wave(suite_id, array)
-            script = self.store.wave_file(wave.number).with_suffix(".sh")
+            script = self.store.script(wave.number)
             keys = self.store.environment(wave.number)
             text = script_of(array, wave.job_name, wave.number, self.store, self._worker)
             write_atomic(script, text, mode=PRIVATE)
@@ -457,7 +461,7 @@ class SlurmRuns:
         # The records are read after the queue: a run that has left the queue has written its
         # record by then.
         waves = self.store.waves()
-        queued = active(self._queue, waves)
+        queued = task_of_each_run(self._queue, waves)
         self._latest = {}
         for wave in waves:
             for run in wave.runs:
@@ -465,18 +469,16 @@ class SlurmRuns:
         states: dict[str, RunState] = {}
         for name, latest in self._latest.items():
             if name in queued:
-                states[name] = self._queued(queued[name])
+                states[name] = self._state_of(queued[name])
             else:
                 end = self.store.ended(*latest)
-                states[name] = Lost()
-                if end is not None:
-                    states[name] = Ended(end.exit_code)
+                states[name] = Lost() if end is None else Ended(end.exit_code)
         return states
 
     def end_of(self, name: str) -> RunEnd | None:
         """Return the record of a run's end in its last wave; None if the run has not ended.
 
-        Call `poll` before this method: `poll` finds the last wave of each run.
+        Call `poll` first: it finds the last wave of each run.
         """
         return self.store.ended(*self._latest[name])
 
@@ -492,7 +494,7 @@ class SlurmRuns:
 
         def tasks_left() -> dict[str, QueuedTask]:
             """Return the queued tasks of these runs, by the name of the run."""
-            queued = active(self._slurm.queue(), waves)
+            queued = task_of_each_run(self._slurm.queue(), waves)
             return {name: task for name, task in queued.items() if names is None or name in names}
 
         queued = tasks_left()
@@ -531,9 +533,9 @@ class SlurmRuns:
             self._queue = self._slurm.queue()
         self.forget_keys()
         jobs = {task.job_name: task.job_id for task in self._queue}
-        # A submitter that was killed may not have submitted the clean-up job of its wave.
+        # A killed submitter may have submitted a wave without its clean-up job.
         for wave in self.store.waves():
-            submitted = self.store.wave_file(wave.number).with_suffix(".clean-up").exists()
+            submitted = self.store.clean_up_mark(wave.number).exists()
             if (
                 self.store.environment(wave.number).exists()
                 and wave.job_name in jobs
@@ -562,15 +564,16 @@ class SlurmRuns:
                     file.unlink()
 
     def _clean_up_after(self, wave: Wave, job: str) -> None:
-        """Submit the clean-up job, which deletes the keys of a wave after the job with the id
-        `job`.
+        """Submit the clean-up job of a wave, which deletes the wave's keys.
 
-        If Slurm rejects the clean-up job, the wave's last task still deletes the keys, unless it is
-        killed; and `clean_up`, at the next command, tries again.
+        If Slurm rejects the clean-up job, the wave's last task deletes the keys, unless this task
+        is killed. The next command submits the clean-up job again (`clean_up`).
+
+        `job`: the id of the wave's job; the clean-up job starts when this job has ended.
         """
         number = wave.number
-        script = self.store.wave_file(wave.number).with_suffix(".clean-up.sh")
-        resources = SlurmAsks.of(wave.runs[0]).resources
+        script = self.store.clean_up_script(number)
+        resources = SlurmSettings.of(wave.runs[0]).resources
         text = clean_up_script(
             wave.job_name,
             self.store.logs(number).absolute(),
@@ -581,30 +584,32 @@ class SlurmRuns:
         try:
             self._slurm.submit(script, after=job)
         except PrerequisiteError as error:
-            text = (
+            message = (
                 f"the keys of {wave.job_name} are deleted by its last task, "
                 f"or by the next command: {error}"
             )
-            self._say(text.split("\n")[0])
+            self._say(message.split("\n")[0])
         else:
-            self.store.wave_file(number).with_suffix(".clean-up").touch()
+            self.store.clean_up_mark(number).touch()
 
-    def _queued(self, task: QueuedTask) -> RunState:
+    def _state_of(self, task: QueuedTask) -> RunState:
         """Return the state of a queued task, and report a new reason for waiting to the user."""
-        place = f"Slurm: {task.job_name} task {task.index}, {task.state}"
+        where = f"Slurm: {task.job_name} task {task.index}, {task.state}"
         if task.state in ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"):
-            return Started(place)
+            return Started(where)
         if task.state != "PENDING":
-            return Waiting(place)
+            return Waiting(where)
         reason = reason_name(task.reason)
         if can_never_start(task.reason):
-            return Waiting(place, reason, never_starts=True)
-        # Each reason is reported only once, because later calls find it again, also for other
+            return Waiting(where, reason, never_starts=True)
+        # Each reason is reported only once: later calls find the same reason again, also for other
         # tasks. The reason JobArrayTaskLimit is not reported, but the returned state has it.
         if task.reason not in NO_REASON | self._reasons:
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")
-        return Waiting(place, "" if reason in ("", "None") else reason)
+        if reason == "None":  # Slurm's word for no reason
+            reason = ""
+        return Waiting(where, reason)
 
 
 def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
@@ -628,9 +633,9 @@ def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | Non
             SuiteDir(root.parent.parent), [f"{root.parent.name}/{root.name}"], slurm
         )
     # A run that was submitted by itself is the only cell of a suite: any queued cell is this run.
-    # `_in_slurm` returns a mapping whose keys are the names of all queued cells.
     single_run = RunSuiteDir(root / SINGLE_RUN_FOLDER)
-    refuse_cells_in_slurm(single_run, _in_slurm(single_run, slurm), slurm)
+    queued_cells = _in_slurm(single_run, slurm).keys()
+    refuse_cells_in_slurm(single_run, queued_cells, slurm)
 
 
 def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm) -> None:
@@ -665,7 +670,7 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
 
 
 def _in_slurm(folder: SuiteDir, slurm: Slurm) -> dict[str, QueuedTask]:
-    """Return a waiting or running task of each cell, by the name of the cell.
+    """Return a dict from each queued cell to its waiting or running task.
 
     Slurm is asked only if tasks may be queued.
     """
@@ -673,12 +678,13 @@ def _in_slurm(folder: SuiteDir, slurm: Slurm) -> dict[str, QueuedTask]:
     if not store.has_open_waves():
         return {}
     try:
-        queued = active(slurm.queue(), store.waves())
+        queued = task_of_each_run(slurm.queue(), store.waves())
     except PrerequisiteError as error:
+        first_line = str(error).partition("\n")[0]
         raise PrerequisiteError(
             f"{folder.chosen_folder}: its jobs may still be in Slurm, "
             "which does not report its queue: "
-            f"{str(error).partition(chr(10))[0]}\n"
+            f"{first_line}\n"
             "  run the same command again where Slurm answers; if all jobs have ended, delete"
             f" {shlex.quote(str(store.environment(1).parent))}/w*.env first"
         ) from error

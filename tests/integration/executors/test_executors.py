@@ -21,7 +21,15 @@ import yaml
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.rundir import RunDir, SuiteDir
-from eval_factory.executors.runs import Ended, Executor, LocalRuns, Lost, RunSpec, RunState, Started
+from eval_factory.executors.runs import (
+    Ended,
+    Executor,
+    ExecutorRun,
+    LocalRuns,
+    Lost,
+    RunState,
+    Started,
+)
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns
 from eval_factory.workflows.suite.local_suite import CELL_PROCESS
@@ -42,7 +50,7 @@ class Commands:
     def __init__(self) -> None:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def begin(self, runs: Sequence[RunSpec]) -> None:
+    def begin(self, runs: Sequence[ExecutorRun]) -> None:
         for run in runs:
             argv = [
                 sys.executable,
@@ -93,7 +101,7 @@ class Trial:
 
     def run(
         self, name: str, task: str = "sample_medical_qa", url: str | None = None, **endpoint: Any
-    ) -> RunSpec:
+    ) -> ExecutorRun:
         """One that waits for ever."""
         params = {"limit_samples": INSTANCES, "parallelism": 1}
         config = {
@@ -109,34 +117,34 @@ class Trial:
         }
         file = self.folder / f"{name}.yml"
         file.write_text(yaml.safe_dump(config))
-        asks = run_of(name, self.folder).asks
-        return RunSpec(
+        settings = run_of(name, self.folder).settings
+        return ExecutorRun(
             f"t/{name}/0",
             str(file),
             str(file.with_suffix(".log")),
             str(file.with_suffix(".json")),
-            asks=asks,
+            settings=settings,
         )
 
-    def wrong(self, name: str) -> RunSpec:
+    def wrong(self, name: str) -> ExecutorRun:
         """One that ends with 2."""
         return self.run(name, "no_such_task")
 
-    def unready(self, name: str) -> RunSpec:
+    def unready(self, name: str) -> ExecutorRun:
         """One that ends with 3."""
         return self.run(name, api_key="NOT_SET")
 
-    def ended(self, *runs: RunSpec) -> list[RunState]:
+    def ended(self, *runs: ExecutorRun) -> list[RunState]:
         """Return what has become of them, when all are over."""
         return [self.until(run, Ended) for run in runs]
 
-    def until(self, run: RunSpec, *kinds: type[RunState]) -> RunState:
+    def until(self, run: ExecutorRun, *kinds: type[RunState]) -> RunState:
         ends = time.monotonic() + PATIENCE_S
         while not isinstance(state := self.executor.poll(0.2)[run.name], kinds):
             assert time.monotonic() < ends, (state, self.log(run))
         return state
 
-    def begin(self, *runs: RunSpec) -> None:
+    def begin(self, *runs: ExecutorRun) -> None:
         """Until each is at work in its folder."""
         self.executor.begin(runs)
         ends = time.monotonic() + PATIENCE_S
@@ -145,7 +153,7 @@ class Trial:
                 assert time.monotonic() < ends, self.log(run)
                 time.sleep(0.1)
 
-    def is_free(self, run: RunSpec) -> bool:
+    def is_free(self, run: ExecutorRun) -> bool:
         """Return whether nobody holds the folder, or nobody has started."""
         rundir = RunDir(self.folder / Path(run.run_config).stem)
         if not rundir.program_log.is_file():
@@ -156,7 +164,7 @@ class Trial:
         except BusyError:
             return False
 
-    def log(self, run: RunSpec) -> str:
+    def log(self, run: ExecutorRun) -> str:
         return Path(run.log).read_text() if Path(run.log).is_file() else "no log"
 
 
@@ -215,7 +223,7 @@ def test_a_process_that_cannot_be_started_is_said_and_the_others_are_known(
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     runs = [
-        RunSpec(name, "run.yml", str(tmp_path / "log"), str(tmp_path / "end.json"))
+        ExecutorRun(name, "run.yml", str(tmp_path / "log"), str(tmp_path / "end.json"))
         for name in ("t/a", "t/b")
     ]
     with LocalRuns([sys.executable, "-c", ""], ENV, tmp_path / "host.log") as executor:
@@ -381,10 +389,10 @@ def test_a_folder_that_somebody_holds_is_not_written_to(trial: Trial) -> None:
 DRIVER = """
 import os, sys
 from pathlib import Path
-from eval_factory.executors.runs import RUN_SPEC, LocalRuns, Started
+from eval_factory.executors.runs import RUN_JSON, LocalRuns, Started
 from eval_factory.workflows.suite.local_suite import CELL_PROCESS
 runs = LocalRuns(CELL_PROCESS, os.environ, Path(sys.argv[1]))
-runs.begin([RUN_SPEC.validate_json(sys.argv[2])])
+runs.begin([RUN_JSON.validate_json(sys.argv[2])])
 while True:
     for state in runs.poll(1.0).values():
         if isinstance(state, Started):

@@ -109,11 +109,11 @@ def test_one_that_dies_is_started_again_so_often(tmp_path: Path) -> None:
     said: list[str] = []
     with ServedModel(spec_of(tmp_path, "child"), said.append) as server:
         server.start()
-        assert (server.lost(), server.is_ready()) == (None, True)
+        assert (server.why_lost(), server.is_ready()) == (None, True)
         before = server.addresses
         first, child = pids(tmp_path)
         os.kill(first, signal.SIGKILL)
-        wait_until(lambda: server.lost() is not None)
+        wait_until(lambda: server.why_lost() is not None)
         wait_until(lambda: not is_running(child))  # ignores SIGTERM
         server.wait_until_ready()
         says(said[-3], "server of small", "ended by signal 9", "started again (1 of")
@@ -122,7 +122,7 @@ def test_one_that_dies_is_started_again_so_often(tmp_path: Path) -> None:
         seen = json.loads((tmp_path / "environment.json").read_text())
         assert (seen["GIVEN"], "HOME" in seen) == ("x", False)
         os.kill(pids(tmp_path)[2], signal.SIGKILL)
-        wait_until(lambda: server.lost() is not None)
+        wait_until(lambda: server.why_lost() is not None)
         at_last = r"small was ended by signal 9, and is not started again \(serve.max_restarts: 1\)"
         with pytest.raises(ServerFailedError, match=at_last):
             server.wait_until_ready()
@@ -133,12 +133,12 @@ def test_one_that_hangs(tmp_path: Path) -> None:
     with ServedModel(spec_of(tmp_path, hang_time_limit_s=1.5), lambda _: None) as server:
         server.start()
         time.sleep(2.0)
-        assert server.lost() is None
+        assert server.why_lost() is None
         os.kill(pids(tmp_path)[0], signal.SIGSTOP)
-        wait_until(lambda: server.lost() is not None)
-        assert "hangs: http://127.0.0.1:" in (server.lost() or "")
+        wait_until(lambda: server.why_lost() is not None)
+        assert "hangs: http://127.0.0.1:" in (server.why_lost() or "")
         server.wait_until_ready()
-        assert server.lost() is None
+        assert server.why_lost() is None
     assert not any(map(is_running, pids(tmp_path)))
 
 
@@ -162,7 +162,7 @@ def test_a_port_that_somebody_else_takes(
         "label": "the server",
         "replica": 0,
         "log": str(mine / "log"),
-        "asked_from": "here",
+        "parent_host": "here",
     }
     argv = [sys.executable, str(TESTS / "support" / "model_server.py"), str(port), str(others)]
     with subprocess.Popen(argv) as other, pytest.MonkeyPatch.context() as patch:
@@ -204,19 +204,19 @@ def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_as
         server.start()
         addresses = server.addresses
         assert len({*addresses}) == 3
-        assert server.lost() is None
+        assert server.why_lost() is None
         os.kill(pids(tmp_path)[0], signal.SIGKILL)
-        wait_until(lambda: server.lost() is not None or len(server.addresses) < 3)
-        assert server.lost() is None
+        wait_until(lambda: server.why_lost() is not None or len(server.addresses) < 3)
+        assert server.why_lost() is None
         assert server.is_ready()
-        wait_until(lambda: server.lost() is None and len(server.addresses) == 3)
+        wait_until(lambda: server.why_lost() is None and len(server.addresses) == 3)
         assert server.addresses == addresses
         os.kill(pids(tmp_path)[3], signal.SIGKILL)
-        wait_until(lambda: server.lost() is None and "other servers continue" in said[-1])
+        wait_until(lambda: server.why_lost() is None and "other servers continue" in said[-1])
         assert len(server.addresses) == 2
         for pid in pids(tmp_path)[1:3]:
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: server.lost() is not None)
+        wait_until(lambda: server.why_lost() is not None)
         server.wait_until_ready()
         assert len(server.addresses) == 2
     again = [line for line in said if "started again" in line]
@@ -251,7 +251,7 @@ def test_what_looks_after_a_server_is_killed(tmp_path: Path) -> None:
         guard = server._servers[0]._guard
         assert guard is not None
         guard.kill()
-        wait_until(lambda: "is gone: its guard process was killed" in str(server.lost()))
+        wait_until(lambda: "is gone: its guard process was killed" in str(server.why_lost()))
         with pytest.raises(ServerFailedError, match="small is gone"):
             server.wait_until_ready()
     wait_until(lambda: not any(map(is_running, pids(tmp_path))))

@@ -100,15 +100,16 @@ def test_cancelling_by_name_alone_or_some_tasks_of_it() -> None:
         Slurm(ENV, Commands("", "scancel: error: no controller", 1)).cancel("x")
 
 
-def test_the_largest_array() -> None:
+def test_the_maximum_size_of_an_array() -> None:
     assert (
-        Slurm(ENV, Commands("MaxArraySize            = 1001\nMaxJobs = 3\n")).largest_array()
-        == 1000
+        Slurm(ENV, Commands("MaxArraySize            = 1001\nMaxJobs = 3\n")).max_array_size()
+        == 1001
     )
-    assert Slurm(ENV, Commands("MaxArraySize = 1\n")).largest_array() == 1
+    assert Slurm(ENV, Commands("MaxArraySize = 1\n")).max_array_size() == 1
+    assert Slurm(ENV, Commands("MaxArraySize = 0\n")).max_array_size() == 1
     for commands in (Commands("MaxArraySize = 1001", "", 1), Commands("nothing")):
         with pytest.raises(PrerequisiteError, match=naming("from this machine")):
-            Slurm(ENV, commands).largest_array()
+            Slurm(ENV, commands).max_array_size()
 
 
 def test_a_machine_without_slurm() -> None:

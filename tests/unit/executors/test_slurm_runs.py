@@ -19,13 +19,13 @@ from eval_factory.executors.runs import Ended, Lost, Started, Waiting
 from eval_factory.executors.slurm import QueuedTask
 from eval_factory.executors.slurm_runs import (
     RunEnd,
-    SlurmAsks,
+    SlurmSettings,
     SlurmStore,
     Wave,
-    active,
     arrays,
     refuse_run_in_slurm,
     script_of,
+    task_of_each_run,
 )
 from facts import naming, says
 from slurm_cells import RESOURCES, ScriptedSlurm, run_of, submitted
@@ -42,10 +42,14 @@ def test_tasks_are_known_by_the_name_of_their_job_and_their_number() -> None:
     """Of two tasks of one run the one that runs counts."""
     running = task("ef-x-w1", 2, "RUNNING")
     queue = [task("ef-x-w1", 0), running, task("ef-y-w1", 1), task("ef-x-w1", 3)]
-    assert active(queue, WAVES) == {"t/a/0": queue[0], "t/c/0": running}
+    assert task_of_each_run(queue, WAVES) == {"t/a/0": queue[0], "t/c/0": running}
     first = task("ef-x-w1", 1, "RUNNING")
     second = task("ef-x-w2", 0)
-    assert active([first, second], WAVES) == active([second, first], WAVES) == {"t/b/0": first}
+    assert (
+        task_of_each_run([first, second], WAVES)
+        == task_of_each_run([second, first], WAVES)
+        == {"t/b/0": first}
+    )
 
 
 def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes() -> None:
@@ -59,7 +63,7 @@ def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes
     assert list(arrays(plan, 2)) == [plan]
     wave = Wave(3, "ef-x-w3", tuple(plan), together=True)
     only = task("ef-x-w3", 0)
-    assert active([only], [wave]) == {run.name: only for run in plan}
+    assert task_of_each_run([only], [wave]) == {run.name: only for run in plan}
 
 
 def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> None:
@@ -85,8 +89,8 @@ def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> N
 
 def test_what_another_version_asked_of_slurm_is_left_out() -> None:
     run = run_of("a/b/0a1b")
-    newer = replace(run, asks={**run.asks, "something_new": 1})
-    assert SlurmAsks.of(newer) == SlurmAsks.of(run)
+    newer = replace(run, settings={**run.settings, "something_new": 1})
+    assert SlurmSettings.of(newer) == SlurmSettings.of(run)
 
 
 def test_an_older_start_is_the_older_whatever_ended_late(tmp_path: Path) -> None:

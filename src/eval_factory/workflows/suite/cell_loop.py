@@ -32,7 +32,7 @@ from eval_factory.core.errors import (
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.safe_files import parse_json
 from eval_factory.core.secrets import Redactor
-from eval_factory.executors.runs import Ended, Executor, Lost, RunSpec, RunState, Started
+from eval_factory.executors.runs import Ended, Executor, ExecutorRun, Lost, RunState, Started
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
@@ -396,7 +396,7 @@ class CellLoop:
         unfinished.starts += 1
         unfinished.complete_run_at_start = unfinished.complete_run()
         probed = self.probed.get(number)
-        spec = RunSpec(
+        run = ExecutorRun(
             name=cell.name,
             run_config=str(folder.cell_config(cell.target, cell.evaluation)),
             log=str(folder.cell_log(cell.target, cell.evaluation)),
@@ -408,7 +408,7 @@ class CellLoop:
             limits=self.limits.get(number),
             served_at=None if self.server is None else " ".join(self.server.addresses),
         )
-        self.executor.begin([spec])
+        self.executor.begin([run])
 
     def _end_running(self, outcome: Outcome) -> None:
         """End all running cells. `outcome`: the outcome of each cell that wrote no result."""
@@ -570,7 +570,7 @@ class CellLoop:
         if (
             self.server is None
             or not (self._waiting or self._running)
-            or self.server.lost() is None
+            or self.server.why_lost() is None
         ):
             return
         lost = "the server of its model was lost"

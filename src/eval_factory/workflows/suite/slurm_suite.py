@@ -25,11 +25,11 @@ from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import PRIVATE, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
-from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
+from eval_factory.executors.runs import Ended, ExecutorRun, Lost, RunState, Started, Waiting
 from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_command
 from eval_factory.executors.slurm_runs import (
-    SlurmAsks,
     SlurmRuns,
+    SlurmSettings,
     SlurmStore,
     arrays,
     cell_of,
@@ -53,7 +53,7 @@ WORKER = ("-m", "eval_factory.workflows.suite.slurm_worker")
 _POLL_S = 3.0  # the interval between two queries of Slurm's queue, in seconds
 QUEUED = "queued in Slurm"  # the reason of a cell whose job is queued or runs
 _LOST = "its task is gone from Slurm and left no result; see its log"
-_DEFAULT_MAX_ARRAY_SIZE = 1000  # the maximum number of tasks in an array, by Slurm's default
+_DEFAULT_MAX_ARRAY_SIZE = 1001  # the maximum number of tasks in an array, by Slurm's default
 
 
 def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -176,20 +176,20 @@ class SlurmInvocation:
 
     def _submit(self, cells: Sequence[PlannedCell]) -> None:
         """Write the run config of each cell, and submit the cells."""
-        specs = specs_of(cells, self.work.suite, self.runs.store, self.work.options)
+        runs = runs_of(cells, self.work.suite, self.runs.store, self.work.options)
         # Several job arrays may share the limits of an endpoint, and run at the same time. Arrays
         # that `begin` splits, because Slurm limits their size, are counted as one array here.
         group_of_each_array = [
-            SlurmAsks.of(array[0]).group for array in arrays(specs, largest=len(specs))
+            SlurmSettings.of(array[0]).group for array in arrays(runs, max_size=len(runs))
         ]
-        for planned, spec in zip(cells, specs, strict=True):
+        for planned, run in zip(cells, runs, strict=True):
             array_count = group_of_each_array.count(planned.group)
-            sharing_tasks = SlurmAsks.of(spec).at_once * array_count
-            file = Path(spec.run_config)
+            sharing_tasks = SlurmSettings.of(run).at_once * array_count
+            file = Path(run.run_config)
             file.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(file, to_yaml(document_of(planned, sharing_tasks)), mode=PRIVATE)
-        self.runs.begin(specs)
-        self.submitted.update(spec.name for spec in specs)
+        self.runs.begin(runs)
+        self.submitted.update(run.name for run in runs)
 
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
         """Report the end of a cell that is not queued, and return True, if the cell has ended.
@@ -275,28 +275,25 @@ def script_lines(
     """
     refuse_unsupported_by_slurm(suite, env)
     store = SlurmStore(suite.folder)
-    specs = specs_of(cells, suite, store, SuiteOptions())
+    runs = runs_of(cells, suite, store, SuiteOptions())
     yield (
         "\n# batch scripts for a suite without earlier results; "
         "run_suite writes them and passes each to sbatch"
     )
     # run_suite asks scontrol for the actual maximum
-    for number, array in enumerate(arrays(specs, largest=_DEFAULT_MAX_ARRAY_SIZE), start=1):
+    for number, array in enumerate(arrays(runs, max_size=_DEFAULT_MAX_ARRAY_SIZE), start=1):
         names = ", ".join(cell_of(run.name) for run in array)
-        yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {names}"
+        yield f"\n# {store.script(number)}: {names}"
         # `ID` stands for the suite's id, which a dry run does not make
         yield script_of(array, f"ef-ID-w{number}", number, store, WORKER).rstrip("\n")
 
 
-def specs_of(
+def runs_of(
     cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, options: SuiteOptions
-) -> list[RunSpec]:
-    """Return a `RunSpec` for each cell: what an executor needs to start the cell's run.
-
-    A `RunSpec` has nothing to do with HELM's run specs.
-    """
+) -> list[ExecutorRun]:
+    """Return the run of each cell, with all that an executor needs to start the run."""
     at_once = _tasks_at_once(cells, suite)
-    specs = []
+    runs = []
     for planned in cells:
         cell = planned.cell
         name = run_name(planned)
@@ -304,7 +301,7 @@ def specs_of(
         resources = suite.slurm[cell.target]
         if serve is not None and serve["replicas"] > 1:
             serve = {**serve, LAUNCH: step_command(resources)}
-        asks = SlurmAsks(
+        settings = SlurmSettings(
             group=planned.group,
             resources=resources,
             at_once=at_once[planned.group],
@@ -313,8 +310,8 @@ def specs_of(
             max_attempts=suite.max_attempts,
             max_outage_s=suite.max_outage_s,
         )
-        specs.append(
-            RunSpec(
+        runs.append(
+            ExecutorRun(
                 name,
                 run_config=str(store.run_config(name).absolute()),
                 log=str(suite.folder.cell_log(cell.target, cell.evaluation).absolute()),
@@ -322,10 +319,10 @@ def specs_of(
                 debug=options.debug,
                 # (): the task sends no trial requests; None: it sends them
                 probed=() if options.no_preflight else None,
-                asks=asdict(asks),
+                settings=asdict(settings),
             )
         )
-    return specs
+    return runs
 
 
 def _tasks_at_once(cells: Iterable[PlannedCell], suite: Suite) -> dict[str, int]:

@@ -40,10 +40,10 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.rundir import PRIVATE, SuiteDir, suite_dir
 from eval_factory.core.this_process import interrupt_on_signals
-from eval_factory.executors.runs import RunSpec
+from eval_factory.executors.runs import ExecutorRun
 from eval_factory.executors.slurm_runs import (
     RunEnd,
-    SlurmAsks,
+    SlurmSettings,
     SlurmStore,
     Wave,
     cell_of,
@@ -83,7 +83,7 @@ class Start:
         self,
         store: SlurmStore,
         wave: Wave,
-        runs: Sequence[RunSpec],
+        runs: Sequence[ExecutorRun],
         interrupt: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM),
         every_s: float = _MARK_CHECK_INTERVAL_S,
     ) -> None:
@@ -199,7 +199,7 @@ def run_task(wave_file: Path, index: int) -> int:
     return code
 
 
-def _run_as_suite(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> int:
+def _run_as_suite(store: SlurmStore, wave: Wave, runs: Sequence[ExecutorRun]) -> int:
     """Run these runs of the task as a suite, and return the suite's exit code.
 
     Raises:
@@ -220,7 +220,7 @@ def _run_as_suite(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> int
                 recorder.say(REPLACED)
 
 
-def _is_unfinished(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
+def _is_unfinished(store: SlurmStore, wave: Wave, run: ExecutorRun) -> bool:
     """Return True if this Slurm task still has to do the run.
 
     Records the run as failed if it was already started `MAX_STARTS` times; then returns False.
@@ -236,7 +236,7 @@ def _is_unfinished(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
     return True
 
 
-def _record(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec], end: RunEnd) -> None:
+def _record(store: SlurmStore, wave: Wave, runs: Sequence[ExecutorRun], end: RunEnd) -> None:
     """Record this end for each of the runs that has no recorded end yet."""
     for run in runs:
         if store.ended(wave, run) is None:
@@ -249,7 +249,7 @@ class Recorder(SuiteObserver):
 
     store: SlurmStore
     wave: Wave
-    runs: Mapping[str, RunSpec]  # each run by its `target/evaluation`
+    runs: Mapping[str, ExecutorRun]  # each run by its `target/evaluation`
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Record the end of a run, unless the run was interrupted or is started again."""
@@ -265,12 +265,13 @@ class Recorder(SuiteObserver):
         print(text, flush=True)
 
 
-def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
+def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[ExecutorRun]) -> Suite:
     """Return a suite for this start of the task.
 
     Each run has its own output folder. Its log is a link to the log in the submitting suite.
     """
-    asks = SlurmAsks.of(runs[0])  # the submitting suite's settings, equal for all runs of a task
+    # the submitting suite's settings, equal for all runs of a task
+    settings = SlurmSettings.of(runs[0])
     target = cell_of(runs[0].name).split("/")[0]
     task_folder = store.root / "tasks" / target / f"w{wave.number}-{uuid.uuid4().hex[:12]}"
     folder = SuiteDir(task_folder.absolute())
@@ -286,14 +287,14 @@ def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
         folder=folder,
         cells=tuple(cells),
         budget=Budget(),  # no limits: a suite with limits is not submitted to Slurm
-        max_processes=asks.max_processes,
-        max_attempts=asks.max_attempts,
-        max_outage_s=asks.max_outage_s,
+        max_processes=settings.max_processes,
+        max_attempts=settings.max_attempts,
+        max_outage_s=settings.max_outage_s,
         limit_groups={target: target},
         document={},
         executor=LOCAL,
         slurm={},
-        serve={} if asks.serve is None else {target: asks.serve},
+        serve={} if settings.serve is None else {target: settings.serve},
     )
 
 

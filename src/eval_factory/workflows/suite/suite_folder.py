@@ -30,7 +30,7 @@ from eval_factory.core.rundir import (
 from eval_factory.core.safe_files import refuse_foreign, write_atomic
 from eval_factory.data.bundle import MANIFEST
 from eval_factory.executors.slurm import Slurm
-from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, active
+from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, task_of_each_run
 
 _MAX_SHOWN_PATH = 1000  # the maximum length of a path in a message, in characters
 
@@ -209,7 +209,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
     store = SlurmStore(folder)
     had_jobs = False
     if store.exists():
-        had_jobs = bool(active(slurm.queue(), store.waves()))
+        had_jobs = bool(task_of_each_run(slurm.queue(), store.waves()))
         SlurmRuns(folder, slurm, say=say).end()
     if (holder := holder_now(folder)) is None:
         return had_jobs

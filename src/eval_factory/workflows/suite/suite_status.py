@@ -31,7 +31,7 @@ from eval_factory.core.run_statuses import GOING_ON, WITH_RESULT
 from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.executors.progress import EventTail, LineTail, progress_text
-from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
+from eval_factory.executors.runs import ExecutorRun, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, RunEnd, SlurmRuns, Wave, cell_of
 from eval_factory.workflows.options import numbers_of
@@ -371,7 +371,7 @@ class SuiteReader:
         return self._last_states
 
     def _with_job(
-        self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None
+        self, cell: CellStatus, wave: Wave, run: ExecutorRun, states: Mapping[str, RunState] | None
     ) -> CellStatus:
         """Return the status of a cell, updated by the state of its run in Slurm.
 

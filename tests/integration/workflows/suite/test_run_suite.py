@@ -18,7 +18,7 @@ import yaml
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.executors.runs import RUN_SPEC, RunSpec
+from eval_factory.executors.runs import RUN_JSON, ExecutorRun
 from eval_factory.workflows.suite.local_suite import CELL_PROCESS
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
@@ -157,7 +157,7 @@ def test_what_a_cell_cannot_record_is_a_defect_and_shows_no_key(
     files: Any = {"log": str(tmp_path / "log"), "record": str(tmp_path / "record")}
     (tmp_path / "file").touch()
     files[missing] = str(tmp_path / "file" / ENV["OPENAI_API_KEY"])
-    said = RUN_SPEC.dump_json(RunSpec("a/b", str(tmp_path / "none.yml"), **files)) + b"\n"
+    said = RUN_JSON.dump_json(ExecutorRun("a/b", str(tmp_path / "none.yml"), **files)) + b"\n"
     argv = [*CELL_PROCESS, str(os.getpid())]
     done = subprocess.run(
         argv, input=said, env=ENV, capture_output=True, timeout=TIMEOUT_S, check=False

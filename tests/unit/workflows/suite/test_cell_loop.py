@@ -16,7 +16,7 @@ from eval_factory.core.budget import Budget, Spending, SpendingTracker
 from eval_factory.core.enums import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.secrets import Redactor
-from eval_factory.executors.runs import Ended, RunSpec, RunState, Started, Waiting
+from eval_factory.executors.runs import Ended, ExecutorRun, RunState, Started, Waiting
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.suite import cell_loop
 from eval_factory.workflows.suite.cell_loop import (
@@ -53,25 +53,25 @@ class Host:
     """Ends each cell as the script says, one after another; a script's end is complete."""
 
     scripts: dict[str, list[End]]
-    begun: list[RunSpec] = field(default_factory=list)
+    begun: list[ExecutorRun] = field(default_factory=list)
     most: int = 0
-    running: list[RunSpec] = field(default_factory=list)
+    running: list[ExecutorRun] = field(default_factory=list)
     interrupts: int = 0
     at_interrupt: Mapping[str, Any] = field(default_factory=lambda: failure(130))
     on_wait: Callable[[], str | None] = lambda: None
     states: dict[str, RunState] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
 
-    def begin(self, runs: Sequence[RunSpec]) -> None:
-        for spec in runs:
-            self.begun.append(spec)
-            self.running.append(spec)
-            self.states[spec.name] = Waiting()
+    def begin(self, runs: Sequence[ExecutorRun]) -> None:
+        for run in runs:
+            self.begun.append(run)
+            self.running.append(run)
+            self.states[run.name] = Waiting()
         self.most = max(self.most, len(self.running))
 
     def poll(self, seconds: float = 0.0) -> Mapping[str, RunState]:
         """One ends, or those that are waiting are started."""
-        new = [spec.name for spec in self.running if spec.name not in self.started]
+        new = [run.name for run in self.running if run.name not in self.started]
         if not seconds or self.on_wait() == NOTHING:
             pass
         elif new:
@@ -89,16 +89,16 @@ class Host:
     def clean_up(self) -> None:
         pass
 
-    def _end(self, spec: RunSpec, record: Mapping[str, Any] | None = None) -> None:
-        script = self.scripts.get(spec.name, [])
+    def _end(self, run: ExecutorRun, record: Mapping[str, Any] | None = None) -> None:
+        script = self.scripts.get(run.name, [])
         record = record or (script.pop(0) if script else COMPLETE)
-        Path(spec.record).write_text(json.dumps(record))
-        self.started.discard(spec.name)
-        self.states[spec.name] = Ended(record["exit_code"])
+        Path(run.record).write_text(json.dumps(record))
+        self.started.discard(run.name)
+        self.states[run.name] = Ended(record["exit_code"])
 
     @property
     def order(self) -> list[str]:
-        return [spec.name for spec in self.begun]
+        return [run.name for run in self.begun]
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Server:
     def addresses(self) -> tuple[str, ...]:
         return f"http://127.0.0.1:{20_000 + len(self.again)}", "http://127.0.0.1:9"
 
-    def lost(self) -> str | None:
+    def why_lost(self) -> str | None:
         return self.lost_now
 
     def wait_until_ready(self) -> None:
@@ -225,7 +225,7 @@ def test_gaps_are_asked_for_again_where_the_endpoint_answers(tmp_path: Path) -> 
     )
     loop.run()
     assert came_to(loop) == {"a/1": ("complete", 0, 3)}
-    assert [spec.fresh for spec in host.begun] == [True, False, False], (
+    assert [run.fresh for run in host.begun] == [True, False, False], (
         "what the first attempt paid for is kept"
     )
 
@@ -449,7 +449,7 @@ def test_cells_whose_server_is_lost_wait_for_it_and_it_costs_them_no_attempt(
     assert host.interrupts == 4
     assert [one[:2] for one in came_to(loop).values()] == [("complete", 0)] * 3
     served_at = [f"http://127.0.0.1:{port} http://127.0.0.1:9" for port in (20000, 20001)]
-    assert [spec.served_at for spec in host.begun[:3:2]] == served_at
+    assert [run.served_at for run in host.begun[:3:2]] == served_at
     waits = [one for one in told(loop, "status", "reason", "again") if one[3]]
     ((kind, status, reason, waits_alone),) = set(waits)
     assert (kind, status, waits_alone) == ("cell_ended", "missing", True)

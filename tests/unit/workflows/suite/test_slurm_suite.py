@@ -15,7 +15,7 @@ from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
-from eval_factory.executors.slurm_runs import RunEnd, SlurmAsks, SlurmStore, script_of
+from eval_factory.executors.slurm_runs import RunEnd, SlurmSettings, SlurmStore, script_of
 from eval_factory.workflows.suite import slurm_suite, slurm_worker
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.planned_cells import PlannedCell
@@ -24,7 +24,7 @@ from eval_factory.workflows.suite.slurm_suite import (
     WORKER,
     refuse_unsupported_by_slurm,
     run_name,
-    specs_of,
+    runs_of,
 )
 from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
@@ -293,7 +293,7 @@ def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) 
     again.run()
     assert len(again.slurm.clean_ups) == 2
     # its submitter was killed between the two
-    again.store.wave_file(2).with_suffix(".clean-up").unlink()
+    again.store.clean_up_mark(2).unlink()
     again.run()
     assert [text.count("-w2-clean-up") for _, text in again.slurm.clean_ups] == [0, 1, 1]
 
@@ -372,10 +372,10 @@ def test_what_jobs_cannot_keep(tmp_path: Path, changes: dict[str, Any], said: li
     assert "canary" not in str(caught.value)
 
 
-def asked(suite: Suite, cells: Sequence[PlannedCell]) -> list[SlurmAsks]:
+def asked(suite: Suite, cells: Sequence[PlannedCell]) -> list[SlurmSettings]:
     return [
-        SlurmAsks.of(spec)
-        for spec in specs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
+        SlurmSettings.of(run)
+        for run in runs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
     ]
 
 
@@ -408,13 +408,13 @@ def test_tasks_share_the_limits_of_their_endpoint(tmp_path: Path) -> None:
 def test_what_is_asked_of_slurm_is_the_targets(tmp_path: Path) -> None:
     suite, cells = cells_of(tmp_path, slurm={"mem": "2G", "tasks_at_once": 4}, max_attempts=3)
     store = SlurmStore(suite.folder)
-    _, found = specs_of(cells, suite, store, SuiteOptions(no_preflight=True))
+    _, found = runs_of(cells, suite, store, SuiteOptions(no_preflight=True))
     assert (found.name, found.probed, found.debug) == (run_name(cells[1]), (), False)
-    asks = SlurmAsks.of(found)
-    assert asks == SlurmAsks(
+    settings = SlurmSettings.of(found)
+    assert settings == SlurmSettings(
         cells[1].group, suite.slurm["b"], 4, max_attempts=3, max_outage_s=3600.0
     )
-    assert specs_of(cells, suite, store, SuiteOptions())[1].probed is None
+    assert runs_of(cells, suite, store, SuiteOptions())[1].probed is None
     assert ("-m", slurm_worker.__name__) == WORKER
 
 
@@ -445,13 +445,13 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
     serve = {"command": "vllm serve m --port {port}", "replicas": 3}
     targets = [{"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve}]
     suite, cells = cells_of(tmp_path, targets=targets, slurm={"cpus": 2, "gpus": "1"})
-    (spec,) = specs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
-    text = script_of([spec], "n", 1, SlurmStore(suite.folder), WORKER)
+    (run,) = runs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
+    text = script_of([run], "n", 1, SlurmStore(suite.folder), WORKER)
     assert (
         "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n#SBATCH --cpus-per-task=2\n#SBATCH --gpus-per-task=1\n"
         in text
     )
-    served = dict(SlurmAsks.of(spec).serve or {})
+    served = dict(SlurmSettings.of(run).serve or {})
     launch = served.pop("launch")
     assert served == suite.serve["a"]
     assert (launch[0], launch[-2:]) == ("srun", ["--cpus-per-task=2", "--gpus-per-task=1"])

@@ -18,7 +18,7 @@ from eval_factory.config.suite import Suite as SuiteOfTask
 from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.executors.runs import RunSpec
+from eval_factory.executors.runs import ExecutorRun
 from eval_factory.executors.slurm_runs import (
     RunEnd,
     SlurmStore,
@@ -103,7 +103,7 @@ class Task:
             run = run_of(name, max_processes=3, max_attempts=3, max_outage_s=9.0, **asks)
             probed = () if serves else None
             runs.append(
-                RunSpec(
+                ExecutorRun(
                     **{**vars(run), "run_config": str(config), "log": str(log), "probed": probed}
                 )
             )
@@ -188,7 +188,7 @@ def test_a_newer_start_of_the_same_run_ends_this_one(
 ) -> None:
     looking: list[Start] = []
 
-    def begun(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Start:
+    def begun(store: SlurmStore, wave: Wave, runs: Sequence[ExecutorRun]) -> Start:
         looking.append(Start(store, wave, runs, lambda: None, every_s=LONG_S))
         return looking[0]
 
