@@ -111,7 +111,7 @@ class BatchApi:
         """Make the client.
 
         Args:
-            servers: the endpoint's only server, with its sign-in and headers.
+            servers: has the sign-in and the user's headers; the endpoint has a single server.
             base: the base URL of the endpoint's API.
             redactor: removes secrets from texts.
         """

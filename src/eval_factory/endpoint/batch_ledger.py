@@ -1,9 +1,9 @@
 """Stores batches.db: the requests that wait for a batch, the sent batches, and their replies.
 
 Each step is on disk before the next step begins, so that nothing is paid twice, even if a process
-is killed at any time. An intent is written before the batch's file is uploaded; the file's id is
-written before a batch is made from the file; the batch's id is written when the batch counts as
-sent. Replies stay until the response cache has them.
+is killed at any time. An intent is written before the batch's file is uploaded. The file's id is
+written before a batch is made from the file. A batch counts as sent when its id is written. Replies
+stay until the response cache has them.
 """
 
 from __future__ import annotations
@@ -146,7 +146,9 @@ class BatchLedger:
         self._connection.close()
 
     def add_waiting(self, requests: Iterable[Mapping[str, Any]]) -> None:
-        """Write requests that wait for a batch; requests that already wait are not written again.
+        """Write requests that wait for a batch.
+
+        A request is not written again if it waits already, or if its batch has not ended yet.
 
         Args:
             requests: the requests, each with the `key`, `role`, `body`, `prompt_tokens` and

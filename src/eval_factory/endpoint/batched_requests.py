@@ -43,8 +43,8 @@ class BatchedRole:
         Args:
             settings: the settings of the role's endpoint.
             ledger: stores the replies.
-            wait: is called with the key and the line (`Line`, as a dict) of each request that has
-                to wait.
+            wait: is called for each request that has to wait, with the key and a dict of the
+                fields `body`, `prompt_tokens` and `output_tokens` of the request's `Line`.
             sends_singly: whether requests to which a batch brought no usable answer are sent one by
                 one, without batches.
         """

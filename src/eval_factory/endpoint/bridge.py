@@ -148,7 +148,8 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
     try:
         wait_for(running)
     except BaseException:
-        # Not a call, but this caller was interrupted. `wait_for` has cancelled the calls.
+        # Not a call, but this caller was interrupted. `wait_for` has cancelled the calls. In the
+        # loop, `wait_for` has also awaited the end of the calls.
         if not is_in_loop():
             calls.wait_for_end(running)
         raise

@@ -209,10 +209,10 @@ class Transport:
         """Send a request, and wait for its reply; with `is_alone`, on a new connection."""
         fields = tuple((headers or {}).items())
         # An https request goes through the proxy's tunnel, and then needs nothing of the proxy.
-        names_proxy = self._proxy is not None and self._scheme == "http"
-        if names_proxy:
+        is_for_proxy = self._proxy is not None and self._scheme == "http"
+        if is_for_proxy:
             fields += _proxy_fields(self._proxy)
-        head = _request_head(method, _parsed(url), names_proxy, fields)
+        head = _request_head(method, _parsed(url), is_for_proxy, fields)
         if method == "POST":
             head += b"Content-Length: %d\r\n" % len(data)
         request = head + b"\r\n" + data
@@ -302,8 +302,9 @@ class Transport:
             if wire.is_usable() and not self._surplus.was_seen:
                 return wire
             if wire.is_open:
-                # Bytes came without a request. Let the wire read the bytes, so that it notes an
-                # extra answer: the loop finds the bytes in one round, and reads them in the next.
+                # Bytes may have come without a request. Let the wire read the bytes, so that it
+                # notes an extra answer. The loop finds the bytes in one round, and reads them in
+                # the next round.
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
             wire.close()
@@ -433,14 +434,14 @@ _parsed = lru_cache(64)(parse_url)  # a run has few URLs, but many requests
 
 @lru_cache(64)
 def _request_head(
-    method: str, url: Url, names_proxy: bool, fields: tuple[tuple[str, str], ...]
+    method: str, url: Url, is_for_proxy: bool, fields: tuple[tuple[str, str], ...]
 ) -> bytes:
     """Return the head of a request, without the field Content-Length and the empty line at its end.
 
     Args:
         method: the HTTP method.
         url: the URL of the request.
-        names_proxy: whether a proxy gets the request without a tunnel, and needs the complete URL.
+        is_for_proxy: whether a proxy gets the request without a tunnel, and needs the complete URL.
         fields: the (name, value) of each further header field.
 
     Raises:
@@ -448,7 +449,7 @@ def _request_head(
     """
     scheme, _, port = _address(url)
     host = (url.host or "") if port == _PORTS[scheme] else f"{url.host}:{port}"
-    target = f"{scheme}://{host}{url.request_uri}" if names_proxy else url.request_uri
+    target = f"{scheme}://{host}{url.request_uri}" if is_for_proxy else url.request_uri
     head_fields = {
         "Host": host,
         "Accept-Encoding": "identity",

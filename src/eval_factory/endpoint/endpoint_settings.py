@@ -66,7 +66,7 @@ class EndpointSettings:
     use_nvcf: bool = False
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-    # the run, or the judge, stops if this number of requests, the first ones, all fail; 0: never
+    # N > 0: the run, or the judge, stops if its first N requests all fail; 0: it does not stop
     stop_after_failures: int = 0
     oauth: OAuthSettings | None = None
     servers: tuple[str, ...] = ()

@@ -205,7 +205,7 @@ class Wire(asyncio.Protocol):
         self._doubts = list[Doubt]()
         """The doubts about all answers but the first."""
         self.has_begun = False
-        """True if the status line of the current answer has come."""
+        """True if the status line of the last answer came; set at the end of `exchange`."""
         self._transport: Any = None  # that of asyncio, not a `Transport` of connections.py
         self._waiter: asyncio.Future[None] | None = None
         """The future on which the current request waits.
@@ -561,7 +561,10 @@ class Wire(asyncio.Protocol):
 
 
 def _holds_extra_answer(data: bytes) -> bool:
-    """Return True if another answer begins in bytes that began with the answer, or within it."""
+    """Return True if an extra answer begins in the bytes that hold the end of the answer.
+
+    The bytes may begin with the beginning of the answer, or with a later part of the answer.
+    """
     beginnings = data.count(_ANSWER_BEGINNING)
     if data.startswith(_ANSWER_BEGINNING):
         return beginnings > 1  # the first beginning is that of the answer itself

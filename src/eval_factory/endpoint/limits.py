@@ -4,7 +4,7 @@
 waits for its slot through an `Admission`. The limits may be the client's own (`LocalAdmission`), or
 several processes may share the limits (`eval_factory.endpoint.shared_limits`).
 
-`asked_pause` reads the pause that an endpoint asks for from these headers: RFC 9110 `Retry-After`;
+An endpoint asks for a pause by headers, which `asked_pause` reads: RFC 9110 `Retry-After`;
 OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`; Anthropic's `anthropic-ratelimit-*`.
 LiteLLM repeats a provider's headers with the prefix `llm_provider-`.
 """

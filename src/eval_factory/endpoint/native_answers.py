@@ -1,10 +1,10 @@
 """Converts answers of native APIs (Ollama's, Anthropic's, Gemini's and others) to OpenAI's form.
 
 Such answers come from gateways, or from a configured URL that is not the OpenAI-compatible one.
-An answer is converted if it holds a single text, or if a filter withheld the text. The field
-`CONVERTED_FROM` of the converted answer names the server, because a native API may ignore
-parameters that were sent. The table of the forms is native_answers.yml, with the source of each
-row.
+An answer is converted if it holds the text of a single choice, or if a filter withheld the text.
+The parts of a text are joined. The field `CONVERTED_FROM` of the converted answer names the server,
+because a native API may ignore parameters that were sent. The table of the forms is
+native_answers.yml, with the source of each row.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def in_openai_form(answer: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return an answer of a native API in OpenAI's form.
 
     Return None if the answer has OpenAI's form already, is an error, or has no form of the table.
-    Also return None if the answer does not hold a single text, unless a filter withheld the text.
+    Also return None if the answer does not hold the text of a single choice, unless a filter
+    withheld the text.
     """
     if "choices" in answer or answer.get("error"):
         return None

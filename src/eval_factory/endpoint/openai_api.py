@@ -88,6 +88,7 @@ def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) ->
         return _split(text, start, end, cut_off=cut_off)
     split = _split_at_headings(text)
     for markers in _THINKING_MARKERS:
+        # If the thinking is unfinished, the text was cut off there, not at the end of the answer.
         answer_split = _split(split.answer, *markers, cut_off=cut_off and not split.unfinished)
         if answer_split.thought is not None:
             thoughts = [thought for thought in (split.thought, answer_split.thought) if thought]
@@ -756,8 +757,8 @@ def _error_in(document: Any, problem: str, *, may_be_no_error: bool = False) -> 
     Args:
         document: the error object, or the complete answer.
         problem: what is wrong with the answer, for the message.
-        may_be_no_error: whether a document without an error message is not an error object; the
-            message then states only the problem.
+        may_be_no_error: whether the document may be an answer, not an error object. If such a
+            document has no error message, the returned error states only the problem.
     """
     code = stated_errors.code_in(document)
     words = message_in(document)

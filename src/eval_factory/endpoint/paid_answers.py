@@ -43,7 +43,7 @@ MAX_COST_OF_ANSWER = 1_000_000
 """The maximum cost of an answer, in US dollars. A higher stated cost is an error, and ignored."""
 
 MIN_SHARE_OF_ESTIMATE = 0.25
-"""The minimum share of the estimated tokens that a limit accepts as an endpoint's count.
+"""If an endpoint counts less than this share of the estimated tokens, a limit uses the estimate.
 
 The estimate is one token for `BYTES_PER_TOKEN` (4) bytes. A count below this share would mean
 tokens of more than 16 bytes on average, which no tokenizer makes.
@@ -79,7 +79,8 @@ _SIZES = f"""
     CASE WHEN json_valid(r.response) THEN ({_ANSWER_SIZE}) END
 """
 # The join has two keys: an answer that turned out to be unusable was paid for too, but is stored
-# under another key (`ResponseCache.archive_answer`).
+# under another key (`ResponseCache.archive_answer`). The value `created` of an answer is the value
+# `started` of its attempt.
 _PAID_ATTEMPTS = """
 FROM attempts a
 LEFT JOIN responses r ON r.key IN (a.key, a.key || '#' || a.started) AND r.created = a.started

@@ -143,9 +143,9 @@ def merged_changes(changes: Changes, new_changes: Changes) -> dict[str, Change]:
 def _named_in(text: str, sent: Mapping[str, Any]) -> list[str]:
     """Return the optional parameters of the request that an error refuses.
 
-    If the error has a field for the parameter's name, only that field counts. Else the parameters
-    in quotes count. If there are none, parameters without quotes count, but only if the error also
-    has a word that refuses, or a limit.
+    If a field of the error (`_FIELD`) names optional parameters of the request, only the
+    parameters in that field count. Else the parameters in quotes count. If there are none,
+    parameters without quotes count, but only if the error also has a word that refuses, or a limit.
     """
     table = _table()
     candidates = []

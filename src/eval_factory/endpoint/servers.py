@@ -78,7 +78,10 @@ class Server:
         self.admission = admission or LocalAdmission(settings.limit)
         self.has_answered = has_answered
         self.is_patient = True
-        """True if 429s of this server may cost no retries for some time (`tolerates_limit`)."""
+        """True if 429s of this server may cost no retries for some time (`tolerates_limit`).
+
+        With False, each 429 costs a retry: with batches, and when an endpoint is probed.
+        """
         self.in_flight = 0
         """The number of requests that were sent to this server and are not answered yet."""
         self.refusals = 0
@@ -179,10 +182,10 @@ class Servers:
         A server in `avoid` is chosen only if no other server may be asked. If the block ends
         without an exception, the server counts as having answered.
         """
-        slot_at_all: AbstractContextManager[object] = nullcontext()
+        common_slot: AbstractContextManager[object] = nullcontext()
         if self._admission_to_all is not None:
-            slot_at_all = self._admission_to_all.slot()
-        with slot_at_all:
+            common_slot = self._admission_to_all.slot()
+        with common_slot:
             server = self._next(avoid)
             try:
                 with server.admission.slot(body) as slot:
@@ -284,19 +287,20 @@ def make_servers(  # noqa: PLR0913 - an endpoint has many properties
     signing = sign_in(settings, env=env, redactor=redactor, say=say, services=services)
     addresses = _addresses(settings, env, served_url)
     # A single server has no limit of its own besides the limit of the endpoint.
-    limit_of_all, *limits_of_servers = limit_names(settings.role, len(addresses))
+    common_limit_name, *server_limit_names = limit_names(settings.role, len(addresses))
     servers = []
-    for (base, name), limit in zip(addresses, limits_of_servers or [limit_of_all], strict=True):
+    used_limit_names = server_limit_names or [common_limit_name]
+    for (base, name), limit_name in zip(addresses, used_limit_names, strict=True):
         url = request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
         transport = Transport(base, timeout_s=settings.request_timeout, say=say)
         messages = StopMessages.of(settings, redactor.text(url), env)
-        admission = shared_admission(limit)
+        admission = shared_admission(limit_name)
         servers.append(
             Server(settings, url, transport, messages, name, admission, has_answered=has_answered)
         )
     admission_to_all = None
-    if limits_of_servers:
-        admission_to_all = shared_admission(limit_of_all) or LocalAdmission(settings.limit)
+    if server_limit_names:
+        admission_to_all = shared_admission(common_limit_name) or LocalAdmission(settings.limit)
     return Servers(servers, signing, redactor, admission_to_all, filled(settings.headers, env))
 
 

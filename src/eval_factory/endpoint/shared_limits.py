@@ -323,11 +323,12 @@ class _Client:
             if request_id in self.tickets:
                 limit, ticket = self.tickets[request_id]
                 limit.too_many(ticket, message["pause"])
-        elif action != "leave":
+        elif action == "leave":
+            if request_id in self.tickets:
+                limit, ticket = self.tickets.pop(request_id)
+                limit.release(ticket, answered=message["answered"])
+        else:
             raise ValueError(action)
-        elif request_id in self.tickets:  # the action is `leave`
-            limit, ticket = self.tickets.pop(request_id)
-            limit.release(ticket, answered=message["answered"])
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message to the process."""

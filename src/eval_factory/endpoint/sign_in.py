@@ -161,11 +161,11 @@ _RETRIED_TOKEN_STATUSES = (429, 500, 502, 503, 504)
 """
 _TOKEN_RETRIES = Retry(
     total=2,
-    read=False,
+    read=False,  # no retry if the request was sent and no complete reply came
     backoff_factor=0.5,
     status_forcelist=_RETRIED_TOKEN_STATUSES,
-    allowed_methods=None,
-    raise_on_status=False,
+    allowed_methods=None,  # None: all methods, so that a POST is retried too
+    raise_on_status=False,  # after the last retry, the reply is returned
 )
 _TOKEN_HEADERS = {
     "Accept": "application/json",
