@@ -5,9 +5,9 @@ judge decides whether the last turn of a conversation meets a criterion, which i
 points. All parts of a criterion have to be met, but not all of its examples. A criterion with
 negative points is met if the answer does the undesirable thing that the criterion describes.
 
-Decisions are read as ratings are (`judge_output.py`): every JSON object in the judge's output is
-examined. An object that is already in the judged answer is not a decision of the judge, because an
-answer must not judge itself.
+Decisions are read in the same way as ratings (`judge_output.py`): every JSON object in the judge's
+output is examined. A decision that is already in the judged answer is not the judge's own, because
+an answer must not judge itself.
 
 HELM stores the decisions in an instance's annotations, with an entry for each criterion of the
 instance, in the order of its criteria:
@@ -30,7 +30,7 @@ from eval_factory.helm.judge_output import UnusableJudgeOutput, squeezed
 from eval_factory.tasks.rubric_case import Criterion
 from eval_factory.tasks.upstreams import HELM
 
-_TASK = """\
+_TEMPLATE = """\
 You check answers of a chat assistant against criteria that physicians wrote. Below is a \
 conversation, whose last turn
 is the answer to check, and {what}.
@@ -45,7 +45,7 @@ is the answer to check, and {what}.
 
 Decide whether the last turn of the conversation, and that turn alone, meets {each}.
 
-- {one} with several parts is met only if every part is met. Parts that a criterion gives as \
+- A criterion with several parts is met only if every part is met. Parts that a criterion gives as \
 examples (after "such as",
   "for example", "including") need not all be there; one that serves the purpose is enough.
 - The number in square brackets is what a criterion is worth. Where it is negative, the criterion \
@@ -75,6 +75,19 @@ or false.
 
 {"judgements": [{"criterion": 1, "explanation": "...", "criteria_met": false}]}"""
 
+_WORDS_FOR_ONE = {  # for the placeholders of `_TEMPLATE`, if the prompt is about one criterion
+    "what": "a criterion",
+    "tag": "criterion",
+    "each": "the criterion",
+    "form": _ONE_FORM,
+}
+_WORDS_FOR_SEVERAL = {
+    "what": "numbered criteria",
+    "tag": "criteria",
+    "each": "each of the criteria, independently of the others",
+    "form": _SEVERAL_FORM,
+}
+
 _REFERENCE = """
 For comparison, an answer that an expert wrote. Another answer may meet the criteria in other words.
 
@@ -103,11 +116,13 @@ def criterion_prompt(
     for turn in (*messages, {"role": "assistant", "content": answer}):
         turns.append(f"{turn['role']}: {turn['content']}")
     alone = len(criteria) == 1
-    items = []
+    lines = []
     for number, criterion in enumerate(criteria, start=1):
-        item = f"[{criterion.points:g}] {criterion.text}"
-        items.append(item if alone else f"{number}. {item}")
-    values = {"conversation": "\n\n".join(turns), "reference": "", "criteria": "\n".join(items)}
+        line = f"[{criterion.points:g}] {criterion.text}"
+        if not alone:
+            line = f"{number}. {line}"
+        lines.append(line)
+    values = {"conversation": "\n\n".join(turns), "reference": "", "criteria": "\n".join(lines)}
     if reference is not None:
         values["reference"] = _filled(_REFERENCE, {"reference": reference})
     return _filled(criterion_template(alone=alone), values)
@@ -116,27 +131,12 @@ def criterion_prompt(
 def criterion_template(*, alone: bool) -> str:
     """Return the prompt with placeholders for conversation, reference and criteria.
 
-    `alone` says whether the prompt is about a single criterion.
+    Args:
+        alone: whether the prompt is about a single criterion.
     """
     if alone:
-        return _filled(_TASK, _WORDS_FOR_ONE)
-    return _filled(_TASK, _WORDS_FOR_SEVERAL)
-
-
-_WORDS_FOR_ONE = {
-    "what": "a criterion",
-    "tag": "criterion",
-    "each": "the criterion",
-    "one": "A criterion",
-    "form": _ONE_FORM,
-}
-_WORDS_FOR_SEVERAL = {
-    "what": "numbered criteria",
-    "tag": "criteria",
-    "each": "each of the criteria, independently of the others",
-    "one": "A criterion",
-    "form": _SEVERAL_FORM,
-}
+        return _filled(_TEMPLATE, _WORDS_FOR_ONE)
+    return _filled(_TEMPLATE, _WORDS_FOR_SEVERAL)
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
@@ -160,12 +160,12 @@ def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str
     folder = folder or environment_of(HELM).helm_path("benchmark", "annotation")
     if folder is None or not annotators:
         return None
-    defined = re.compile(
+    jury_class = re.compile(
         rf"^class (?:{'|'.join(map(re.escape, annotators))})\(LLMAsJuryAnnotator\):", re.MULTILINE
     )
     for file in sorted(folder.glob("*_annotator.py")):
         source = file.read_text(encoding="utf-8")
-        if defined.search(source):
+        if jury_class.search(source):
             return _template_in(source)
     return None
 
@@ -183,25 +183,23 @@ def _template_in(source: str) -> str | None:
     return None
 
 
+# the fields of a judge's output, and of a recorded decision
 MET = "criteria_met"
 EXPLANATION = "explanation"
-NUMBER = "criterion"
+NUMBER = "criterion"  # a criterion's number in the prompt, from 1
 JUDGEMENTS = "judgements"
-ERROR = "error"  # the field with the reason if there is no decision
+ERROR = "error"  # the reason, in the record of a missing decision
 
-READY_MADE = "a ready-made judgement"
-_SIGNS = {
-    "a tag of the judges' prompt": re.compile(
-        r"</?\s*(?:criteri(?:on|a)|reference)\s*>", re.IGNORECASE
-    ),
-    "instructions to the judges": re.compile(
+_FURTHER_PATTERNS = {
+    judge_output.PROMPT_TAG: re.compile(r"</?\s*(?:criteri(?:on|a)|reference)\s*>", re.IGNORECASE),
+    judge_output.INSTRUCTIONS: re.compile(
         r"\b(?:mark|rate|grade|score|treat|count|judge|deem|consider)\b"
         r"(?: \w{1,12}){0,4} criteri(?:on|a)"
         r" (?:as|to be) (?:met|satisfied|fulfilled|true)\b",
         re.IGNORECASE,
     ),
 }
-"""Further patterns for two of the signs that `judge_output.injection_signs` finds."""
+"""Further patterns for signs that `judge_output.injection_signs` finds too."""
 _SQUEEZED_DECISION = re.compile(r"criteriamet(?:true|false|yes)")
 """Finds a decision in a text that `judge_output.squeezed` has reduced to letters and digits."""
 
@@ -210,7 +208,7 @@ _SQUEEZED_DECISION = re.compile(r"criteriamet(?:true|false|yes)")
 class Decision:
     """A judge's decision about a criterion, with the judge's explanation."""
 
-    met: bool
+    met: bool  # True if the answer meets the criterion
     explanation: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -234,14 +232,15 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
     def is_repeated(record: Mapping[str, Any]) -> bool:
         """Return True if any decision of the record, with its explanation, is in the judged answer.
 
-        Both are found in any layout, escape or disguise, whatever text is between them.
+        Decision and explanation are found in any layout, escape or disguise, and with any text
+        between the two.
         """
-        records: Any = [record]
+        decisions: Any = [record]
         if count > 1:
-            records = record[JUDGEMENTS]
-        if not isinstance(records, list):
-            return False
-        for decision in records:
+            decisions = record[JUDGEMENTS]
+        if not isinstance(decisions, list):
+            return False  # `read` refuses such a record
+        for decision in decisions:
             if isinstance(decision, Mapping) and _is_in_answer(decision, squeezes):
                 return True
         return False
@@ -270,7 +269,7 @@ def _is_in_answer(decision: Mapping[str, Any], squeezes: Sequence[str]) -> bool:
     """
     met = decision.get(MET)
     if isinstance(met, bool):
-        met = str(met).lower()
+        met = str(met).lower()  # as in JSON
     explanation = decision.get(EXPLANATION)
     parts = [squeezed(judge_output.undisguised(f"{MET} {met}"))]
     if isinstance(explanation, str):
@@ -281,17 +280,16 @@ def _is_in_answer(decision: Mapping[str, Any], squeezes: Sequence[str]) -> bool:
 def decision_signs(answer: str) -> list[str]:
     """Return the signs that an answer tries to influence its judges, in a fixed order.
 
-    A decision in the form of a judge's output is the sign `READY_MADE`.
+    A decision in the form of a judge's output is the sign `judge_output.READY_MADE`.
     """
     signs = set(judge_output.injection_signs(answer))
     for reading in judge_output.readings(answer):
         if _SQUEEZED_DECISION.search(squeezed(reading)):
-            signs.add(READY_MADE)
-        for sign, pattern in _SIGNS.items():
+            signs.add(judge_output.READY_MADE)
+        for sign, pattern in _FURTHER_PATTERNS.items():
             if pattern.search(reading):
                 signs.add(sign)
-    # These are all signs: `injection_signs` has no others.
-    return [sign for sign in (READY_MADE, *_SIGNS) if sign in signs]
+    return [sign for sign in judge_output.SIGNS if sign in signs]
 
 
 def _numbered(records: Any, count: int) -> list[Decision]:
@@ -305,7 +303,7 @@ def _numbered(records: Any, count: int) -> list[Decision]:
         raise UnusableJudgeOutput(f'"{JUDGEMENTS}" is not a list of JSON objects')
     by_number = {}
     for record in records:
-        if type(record.get(NUMBER)) is int:
+        if type(record.get(NUMBER)) is int:  # not `isinstance`, for which True is an int
             by_number[record[NUMBER]] = record
     numbers = range(1, count + 1)
     missing = [str(number) for number in numbers if number not in by_number]
@@ -334,19 +332,20 @@ ANNOTATION = "rubric"  # the key of a rubric's annotation in the annotations of 
 _CRITERIA = "criteria"
 
 
-def annotation_of(decided: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
+def annotation_of(decisions: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
     """Return the annotation of an instance, which HELM stores under the key `ANNOTATION`.
 
-    `decided` has a mapping for each criterion, in the order of the criteria: the decision of each
-    judge, by the judge's role.
+    Args:
+        decisions: a dict for each criterion, in the order of the criteria: from each judge's role
+            to the judge's decision.
     """
-    return {_CRITERIA: [dict(by_judge) for by_judge in decided]}
+    return {_CRITERIA: [dict(by_judge) for by_judge in decisions]}
 
 
 def recorded_decisions(
     annotations: Mapping[str, Any] | None, count: int
 ) -> list[dict[str, dict[str, Any]]]:
-    """Return the recorded decisions of each judge about each criterion.
+    """Return the recorded decisions about each criterion.
 
     Args:
         annotations: the annotations of the instance, as HELM stores them; None: it has no
@@ -354,13 +353,14 @@ def recorded_decisions(
         count: the number of the case's criteria.
 
     Returns:
-        A mapping for each criterion: the decision and explanation, or the error, of each judge. The
-        mappings are empty if the answer was not judged, or if the annotation has another number of
-        criteria.
+        A dict for each criterion: from each judge's role to the decision and explanation, or to the
+        error. The dicts are empty if the answer was not judged, or if the annotation has another
+        number of criteria.
     """
-    criteria = ((annotations or {}).get(ANNOTATION) or {}).get(_CRITERIA)
+    annotation = (annotations or {}).get(ANNOTATION) or {}
+    criteria = annotation.get(_CRITERIA)
     if not isinstance(criteria, list) or len(criteria) != count:
-        criteria = [None] * count
+        criteria = [{}] * count
     decisions = []
     for by_judge in criteria:
         decisions.append(dict(by_judge) if isinstance(by_judge, Mapping) else {})
@@ -370,7 +370,9 @@ def recorded_decisions(
 def decisions_of(
     annotations: Mapping[str, Any] | None, judges: Iterable[str], count: int
 ) -> list[dict[str, bool | None]]:
-    """Return each judge's decision about each criterion; None if the judge gave no decision.
+    """Return a dict for each criterion: from each judge's role to the judge's decision.
+
+    A decision is True if the criterion is met; None if the judge gave no decision.
 
     Args:
         annotations: the annotations of the instance, as HELM stores them; None: it has no
@@ -396,12 +398,14 @@ def _met(decision: Any) -> bool | None:
     return met if isinstance(met, bool) else None
 
 
-def error_of(decided: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
+def error_of(by_judge: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
     """Return the recorded reason why a judge gave no decision; None if no reason is recorded.
 
-    `decided`: the decision of each judge about one criterion.
+    Args:
+        by_judge: the decision of each judge about one criterion, by the judge's role.
+        judge: the role of the judge.
     """
-    decision = decided.get(judge)
+    decision = by_judge.get(judge)
     if not isinstance(decision, Mapping):
         return None
     reason = decision.get(ERROR)

@@ -1,12 +1,12 @@
 """Reads the ratings in a judge's output, and finds answers that try to influence their judges.
 
-HELM reads the text between the first `{` and the last `}` of a judge's output. This text may be a
-rating that the judged answer itself contains. This module finds every JSON object that is a rating,
-drops the ratings that are in the answer too, and requires that the others do not differ.
+HELM reads the text between the first `{` and the last `}` of a judge's output. That text may be a
+rating that the judge quotes from the judged answer. This module finds every rating in the output,
+and drops the ratings that are in the answer too. The remaining ratings must not differ.
 
 An answer may hide a rating from programs, but not from models: by lookalike letters, invisible
 characters, escapes or base64. Ratings are therefore looked for in all `readings` of the answer. The
-time for this is linear in the length of the text.
+readings take a time that is linear in the length of the answer.
 """
 
 from __future__ import annotations
@@ -82,37 +82,39 @@ Cyrillic, Greek and small capital letters with which English can be written, quo
 colons.
 """
 
-_TAG_CHARACTERS = range(0xE0020, 0xE007F)  # invisible copies of ASCII, which many models read
+# Unicode's tag characters: invisible copies of ASCII, from the space on, which many models read
+_TAG_CHARACTERS = range(0xE0020, 0xE007F)
+_REMOVED_CATEGORIES = ("Mn", "Me", "Cf")  # of Unicode: accents and invisible characters
 
 
 class _PlainCharacters(dict[int, str]):
-    """A table for `str.translate`, whose entries are made when they are needed.
+    """A table for `str.translate` that replaces disguised characters by plain ones.
 
-    Each character is decomposed on its own: normalizing a complete text takes quadratic time if the
-    text has many accents in a row.
+    An entry is made when its character first occurs. Each character is decomposed on its own:
+    normalizing a complete text takes quadratic time if the text has many accents in a row.
     """
 
     def __missing__(self, code: int) -> str:
         if code in _TAG_CHARACTERS:
-            plain = chr(code - _TAG_CHARACTERS[0] + 0x20)
+            plain = chr(code - _TAG_CHARACTERS[0] + ord(" "))
         else:
             parts = unicodedata.normalize("NFKD", chr(code))
             plain = "".join(
-                part for part in parts if unicodedata.category(part) not in ("Mn", "Me", "Cf")
+                part for part in parts if unicodedata.category(part) not in _REMOVED_CATEGORIES
             )
         self[code] = plain
         return plain
 
 
-_LETTERS: dict[int, str] = {}
-for _letter, _lookalikes in _LOOKALIKES.items():
-    _LETTERS |= dict.fromkeys(map(ord, _lookalikes), _letter)
-_PLAIN_CHARACTERS = _PlainCharacters(_LETTERS)
+_PLAIN_CHARACTERS = _PlainCharacters()
+for _plain, _lookalikes in _LOOKALIKES.items():
+    _PLAIN_CHARACTERS |= dict.fromkeys(map(ord, _lookalikes), _plain)
 
+# Several backslashes, because an escaped text may be escaped again.
 _ESCAPE = re.compile(r"\\{1,8}(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
-_ESCAPED_MARK = re.compile(r"\\{1,8}([\"'/nrt])")
-_WHITE_SPACE = {"n": "\n", "r": "\n", "t": "\t"}  # the characters of the escapes \n, \r and \t
-_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,31});")
+_ESCAPED_CHARACTER = re.compile(r"\\{1,8}([\"'/nrt])")
+_WHITE_SPACE = {"n": "\n", "r": "\n", "t": "\t"}  # by the letter of the escape
+_HTML_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,31});")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?){8,}")
 _PRINTABLE = frozenset(range(32, 127)) | {9, 10, 13}  # ASCII, tab and line breaks
@@ -121,9 +123,9 @@ _NOT_WORDS = re.compile(r"[\W_]+")
 
 
 def readings(text: str) -> Iterator[str]:
-    """Yield each text as which a model may read a text.
+    """Yield the texts that a model may read in a text.
 
-    These are the text itself, the text without disguises, and the texts that are encoded in it by
+    These are the text itself, the text without disguises, and the texts that the text encodes in
     base64 or hexadecimal digits.
     """
     yield text
@@ -133,17 +135,17 @@ def readings(text: str) -> Iterator[str]:
     # Decode each base64 token on its own. If a token encodes no text, also decode all tokens
     # together: a long base64 text may be divided into lines.
     tokens = []
-    decoded = []
+    from_base64 = []
     for token in _BASE64.findall(plain):
         token = token.rstrip("=").replace("-", "+").replace("_", "/")
         tokens.append(token)
-        decoded.append(_decoded(token))
-    if len(tokens) > 1 and "" in decoded:
-        decoded.append(_decoded("".join(tokens)))
-    in_hex = []
-    for token in _HEX.findall(plain):
-        in_hex.append(_as_text(bytes.fromhex(re.sub("[ :]", "", token))))
-    for hidden in ("".join(decoded), "".join(in_hex)):
+        from_base64.append(_decoded(token))
+    if len(tokens) > 1 and "" in from_base64:
+        from_base64.append(_decoded("".join(tokens)))
+    from_hex = []
+    for digits in _HEX.findall(plain):
+        from_hex.append(_as_text(bytes.fromhex(re.sub("[ :]", "", digits))))
+    for hidden in ("".join(from_base64), "".join(from_hex)):
         if hidden:
             yield undisguised(hidden)
 
@@ -158,9 +160,9 @@ def undisguised(text: str) -> str:
         text = text.translate(_PLAIN_CHARACTERS)
     if "\\" in text:
         text = _ESCAPE.sub(_unescaped, text)
-        text = _ESCAPED_MARK.sub(lambda match: _WHITE_SPACE.get(match[1], match[1]), text)
+        text = _ESCAPED_CHARACTER.sub(lambda match: _WHITE_SPACE.get(match[1], match[1]), text)
     if "&" in text:
-        text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
+        text = _HTML_ENTITY.sub(lambda match: html.unescape(match[0]), text)
     if "%" in text:
         text = unquote(text)
     return text
@@ -169,7 +171,8 @@ def undisguised(text: str) -> str:
 def squeezed(text: str) -> str:
     """Return only the letters and digits of a text, in lower case.
 
-    Texts that differ only in layout, quotation marks or markup become equal.
+    Texts that differ only in layout, quotation marks or markup become equal. The name of a closing
+    tag is dropped, but not that of an opening tag: `<score>5</score>` becomes `score5`.
     """
     return _NOT_WORDS.sub("", _CLOSING_TAG.sub("", text)).lower()
 
@@ -185,16 +188,18 @@ def squeezed_readings(text: str) -> list[str]:
 
 def _unescaped(match: re.Match[str]) -> str:
     """Return the character of an escape; the escape itself if there is no such character."""
+    code = match[1] or match[2] or match[3]
     try:
-        return chr(int(match[1] or match[2] or match[3], 16))
+        return chr(int(code, 16))
     except ValueError:
         return match[0]
 
 
 def _decoded(token: str) -> str:
     """Return the text that a base64 token encodes; empty if the token encodes no text."""
+    padding = "=" * (-len(token) % 4)  # base64 text has a multiple of 4 characters
     try:
-        return _as_text(base64.b64decode(token + "=" * (-len(token) % 4)))
+        return _as_text(base64.b64decode(token + padding))
     except (binascii.Error, ValueError):
         return ""
 
@@ -202,19 +207,19 @@ def _decoded(token: str) -> str:
 def _as_text(data: bytes) -> str:
     """Return data as text; empty if the data are not printable ASCII.
 
-    Long English words look like base64 too, and decode to arbitrary bytes.
+    Long English words look like base64 too, but decode to arbitrary bytes.
     """
     if data and all(byte in _PRINTABLE for byte in data):
         return data.decode()
     return ""
 
 
-# the fields of each rating that a judge has to give, by the criterion's name
+# from each criterion's name to the fields that its rating has to have, such as `score`
 Criteria = Mapping[str, Collection[str]]
 
 _MAX_OUTPUT = 200_000  # characters of a judge's output, far more than a judge's tokens allow
-MAX_BRACES = 200  # the maximum number of opening braces in a judge's output
-MAX_FIELDS_PERMUTED = 3  # ratings with more fields are only looked for in the judge's own order
+MAX_BRACES = 200  # the number of opening braces at which an output is refused
+MAX_FIELDS_PERMUTED = 3  # if a rating has more fields, only the judge's order of them is looked for
 
 _DECODER = json.JSONDecoder()
 _Judgement = TypeVar("_Judgement")
@@ -240,7 +245,7 @@ def parse_judge_output(
 
     Args:
         text: the complete output of the judge.
-        criteria: the fields that the rating of each criterion has to have, by the criterion's name.
+        criteria: the criteria, with the fields of their ratings.
         judged: the judged answer. A rating that is in the answer is not the judge's own.
         form: the form of the ratings: their scale, labels and criteria.
 
@@ -251,14 +256,15 @@ def parse_judge_output(
         UnusableJudgeOutput: the output holds no usable ratings of the judge, or several ratings
             that differ.
     """
-    squeezes = squeezed_readings(judged)
+    squeezes = squeezed_readings(judged)  # the answer as letters and digits only
 
     def is_repeated(record: Mapping[str, Any]) -> bool:
         """Return True if the rating of any criterion is in the judged answer."""
         for name, fields in criteria.items():
             if name in record:
-                pairs = product(_spellings_of(name, record[name], fields, form), squeezes)
-                if any(written in squeeze for written, squeeze in pairs):
+                spellings = _spellings_of(name, record[name], fields, form)
+                pairs = product(spellings, squeezes)
+                if any(spelling in squeeze for spelling, squeeze in pairs):
                     return True
         return False
 
@@ -275,7 +281,7 @@ def parse_judge_output(
         read=read,
         verdict=lambda record: json.dumps({name: record[name]["score"] for name in criteria}),
     )
-    # Drop all other criteria, because HELM would include them in the mean.
+    # Drop the judge's further criteria, because HELM would include them in the mean.
     rated = {name: ratings[name] for name in criteria}
     if not form.labels:  # a number stays as the judge wrote it
         return rated
@@ -292,7 +298,7 @@ def _refuse_unusable(record: Mapping[str, Any], criteria: Criteria, form: JuryFo
         UnusableJudgeOutput: a rating or a field is missing, a criterion is unknown, or a score does
             not have the required form.
     """
-    # If the form states no criteria, other criteria are permitted here, and left out later.
+    # A form that states no criteria permits further ones, which `parse_judge_output` drops.
     for name in record:
         if form.criteria and name not in criteria:
             raise UnusableJudgeOutput(
@@ -339,13 +345,13 @@ def own_judgement(
     """
     if len(text) > _MAX_OUTPUT:
         raise UnusableJudgeOutput(f"it is longer than {_MAX_OUTPUT} characters")
-    reasons: list[str] = []
-    usable: dict[object, _Judgement] = {}
+    reasons: list[str] = []  # why judgements are not usable
+    usable: dict[object, _Judgement] = {}  # by verdict
     try:
-        objects = [record for record in json_objects(text) if is_judgement(record)]
-        if not objects:
+        records = [record for record in json_objects(text) if is_judgement(record)]
+        if not records:
             raise UnusableJudgeOutput(f"it holds no JSON object with {wanted}")
-        own_records = [record for record in objects if not is_repeated(record)]
+        own_records = [record for record in records if not is_repeated(record)]
         if not own_records:
             raise UnusableJudgeOutput(
                 f"it repeats a judgement that stands in the {judged_noun}; give your own"
@@ -360,7 +366,7 @@ def own_judgement(
     except RecursionError as error:
         raise UnusableJudgeOutput("it is nested too deeply") from error
     if not usable:
-        raise UnusableJudgeOutput(reasons[0])  # the reason of the first judgement
+        raise UnusableJudgeOutput(reasons[0])
     if len(usable) > 1:
         raise UnusableJudgeOutput(
             "it holds several judgements that differ; give one JSON object and nothing else"
@@ -372,11 +378,11 @@ def own_judgement(
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
     """Yield every outermost JSON object in a text, even if the last closing brace is missing.
 
-    For each brace that begins no object, the rest of the text is parsed without a result. Therefore
+    For each brace that begins no object, the text is parsed to its end without a result. Therefore
     only `MAX_BRACES` braces are tried.
 
     Raises:
-        UnusableJudgeOutput: more opening braces would have to be tried.
+        UnusableJudgeOutput: `MAX_BRACES` braces were tried.
     """
     position = text.find("{")
     for _ in range(MAX_BRACES):
@@ -385,14 +391,9 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
         try:
             record, end = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
-            # The last closing brace may be missing: try the rest of the text with another brace.
-            try:
-                record = json.loads(text[position:].rstrip().removesuffix("```").rstrip() + "}")
-                end = len(text)
-            except (ValueError, RecursionError):
-                record = None
-                end = position + 1
-        if isinstance(record, dict):
+            record = _object_without_last_brace(text[position:])
+            end = position + 1 if record is None else len(text)
+        if record is not None:
             yield record
         position = text.find("{", end)
     raise UnusableJudgeOutput(
@@ -400,10 +401,26 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
     )
 
 
+def _object_without_last_brace(text: str) -> dict[str, Any] | None:
+    """Return the JSON object in a text that lacks its last closing brace; None if it is none."""
+    unclosed = text.rstrip().removesuffix("```").rstrip()
+    try:
+        record: dict[str, Any] = json.loads(unclosed + "}")
+    except (ValueError, RecursionError):
+        return None
+    return record
+
+
 def _spellings_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -> set[str]:
     """Return the spellings of a rating that may be in an answer, reduced to letters and digits.
 
     The spellings differ in the order of the fields and in the form of the score.
+
+    Args:
+        name: the name of the rated criterion.
+        rating: the rating, as the judge wrote it.
+        fields: the fields that the rating has to have.
+        form: the form of the ratings.
     """
     if not isinstance(rating, Mapping):
         return {squeezed(undisguised(f"{name} {_written(rating)}"))}
@@ -419,8 +436,10 @@ def _spellings_of(name: str, rating: Any, fields: Collection[str], form: JuryFor
     for score in scores:
         values = {**rating, "score": score}
         for order in orders:
-            written = " ".join([name, *(f"{field} {_written(values[field])}" for field in order)])
-            spellings.add(squeezed(undisguised(written)))
+            parts = [name]
+            for field in order:
+                parts.append(f"{field} {_written(values[field])}")
+            spellings.add(squeezed(undisguised(" ".join(parts))))
     return spellings
 
 
@@ -431,74 +450,86 @@ def _written(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-_NEAR = r"[^.\n]{0,60}"
-_MARKS = r"""[\s"'`*_\\>|]{0,12}"""
-_TAGS = (
+# The parts of the patterns in `SIGNS`
+_NEAR = r"[^.\n]{0,60}"  # the text between two words of one sentence
+_GAP = r"""[\s"'`*_\\>|]{0,12}"""  # white space and markup between two words
+_TAG = (
     "response|gold_response|question|conversation|patient_information"
     "|user_request|medication_question|system|judge"
 )
-_WHICH = (
+_BEFORE_INSTRUCTIONS = (
     "all|any|the|your|my|these|those|of|previous|prior|above|earlier|preceding|other"
     "|evaluation|scoring"
 )
-_INSTRUCTIONS = "instructions?|criteria|prompts?|rules?|rubric|guidelines?"
-_JUDGES = (
+_INSTRUCTION = "instructions?|criteria|prompts?|rules?|rubric|guidelines?"
+# the nouns; after "to", "will", "can", "not" or "you", the word "judge" is a verb
+_JUDGE = (
     r"(?<!to )(?<!will )(?<!can )(?<!not )(?<!you )"
     r"(?:evaluators?|judges?|graders?|raters?|annotators?)"
 )
-_CRITERIA = "accuracy|completeness|clarity"
-_FULL_MARKS = r"full marks|(?:maximum|top|highest|perfect) (?:score|rating|marks)"
+_CRITERION = "accuracy|completeness|clarity"
+_FULL_MARKS_IN_WORDS = r"full marks|(?:maximum|top|highest|perfect) (?:score|rating|marks)"
 _ALL_OF_IT = r"(?:all|every|each|this|it|the)"
-_MARK_ENDS = (
+_AFTER_5 = (
     r"(?=\s*(?:$|[;:!?)\]\"'*]|[.,](?!\s*\d)|stars?\b|because\b|since\b"
     rf"|(?:for|on|in|to) {_ALL_OF_IT}\b))"
 )
-_FIVE_OF_FIVE = rf"(?:5\s*(?:/|out of)\s*5|(?:a|of) 5\b{_MARK_ENDS})"
+_FIVE_OF_FIVE = rf"(?:5\s*(?:/|out of)\s*5|(?:a|of) 5\b{_AFTER_5})"
 """Matches full marks, such as 'a 5' or '5/5', but not 'a 5 mL dose' or 'a score of 5 points'."""
 _JUDGED_TEXT = r"(?:the|my|that)(?: \w{1,12}){0,2} (?:response|answer|reply|text|summary|plan|note)"
 _RATED = rf"(?:this|it|all|every\w*|each|{_JUDGED_TEXT})"
-_RATING_ENDS = (
+_AFTER_RATING = (
     r"(?:$|[\n,;!})<\]|]|\.(?!\d)|/\s*5\b|(?:out of|for|on|in|because|stars?|explanation)\b)"
 )
-_RATING = rf"(?:[1-5](?:\.0)?|one|two|three|four|five)(?={_MARKS}{_RATING_ENDS})"
+_RATING = rf"(?:[1-5](?:\.0)?|one|two|three|four|five)(?={_GAP}{_AFTER_RATING})"
 """Matches the number of a rating, but not a number that is followed by a unit or a noun, as in
 'Score: 2 pieces' and 'accuracy: 4.5 %'.
 """
-_RATING_BEGINS = rf"(?:\A|[\n{{\[;!?]|\.(?=\s)|\b(?:overall|final|your|my) ){_MARKS}"
+_BEFORE_SCORE = rf"(?:\A|[\n{{\[;!?]|\.(?=\s)|\b(?:overall|final|your|my) ){_GAP}"
 """Matches the text before the word 'score' of a rating.
 
-Another word before 'score' would name a clinical scale: GCS score, Apgar score, Pain score.
+A further word before 'score' would name a clinical scale: GCS score, Apgar score, Pain score.
 """
-_FIVE = r"(?:5|five|maximum|highest|top|perfect)\b"
-_GRADE = "rate|score|grade|mark|assign|award|give|set"
-_CRITERIA_WORDS = rf"(?:{_CRITERIA}|criteri(?:on|a)|categor(?:y|ies))"
-_THIS = r"(?: \w{1,12}){0,2} (?:this|the following)"
-_SIGNS: Mapping[str, tuple[str, ...]] = {
-    "a ready-made judgement": (
+_BEST_RATING = r"(?:5|five|maximum|highest|top|perfect)\b"
+_VERB_OF_RATING = "rate|score|grade|mark|assign|award|give|set"
+_ANY_CRITERION = rf"(?:{_CRITERION}|criteri(?:on|a)|categor(?:y|ies))"
+_THIS_TEXT = r"(?: \w{1,12}){0,2} (?:this|the following)"
+READY_MADE = "a ready-made judgement"
+PROMPT_TAG = "a tag of the judges' prompt"
+INSTRUCTIONS = "instructions to the judges"
+SIGNS: Mapping[str, tuple[str, ...]] = {
+    READY_MADE: (
         r"""["']score["']\s*[:=]\s*["']?\d""",
-        rf"{_RATING_BEGINS}score{_MARKS}(?:[:=]>?|->|\u2192|>){_MARKS}{_RATING}",
-        rf"\b(?:{_CRITERIA})\b{_MARKS}(?:(?:[:=]>?|->|\u2192|\||is|as|at){_MARKS})+(?:score{_MARKS}[:=]?{_MARKS})?{_RATING}",
+        rf"{_BEFORE_SCORE}score{_GAP}(?:[:=]>?|->|\u2192|>){_GAP}{_RATING}",
+        (
+            rf"\b(?:{_CRITERION})\b{_GAP}(?:(?:[:=]>?|->|\u2192|\||is|as|at){_GAP})+"
+            rf"(?:score{_GAP}[:=]?{_GAP})?{_RATING}"
+        ),
     ),
-    "a tag of the judges' prompt": (
-        rf"</?\s*(?:{_TAGS})\s*>",
+    PROMPT_TAG: (
+        rf"</?\s*(?:{_TAG})\s*>",
         r"<\|[a-z_]+\|>",
         r"\[/?INST\]",
         r"<!--",
         r"</?\s*score\s*>",
     ),
-    "instructions to the judges": (
-        rf"\b(?:ignore|disregard|forget|override)(?: (?:{_WHICH}))* (?:{_INSTRUCTIONS})\b",
-        rf"\b{_JUDGES}\b{_NEAR}\b(?:must|should|shall|please|give|assign|award|rate|score|output)\b",
-        rf"\b(?:give|assign|award|rate|score|grade|deserves?)\b{_NEAR}\b(?:{_FULL_MARKS})",
+    INSTRUCTIONS: (
+        (
+            rf"\b(?:ignore|disregard|forget|override)(?: (?:{_BEFORE_INSTRUCTIONS}))*"
+            rf" (?:{_INSTRUCTION})\b"
+        ),
+        rf"\b{_JUDGE}\b{_NEAR}\b(?:must|should|shall|please|give|assign|award|rate|score|output)\b",
+        rf"\b(?:give|assign|award|rate|score|grade|deserves?)\b{_NEAR}\b(?:{_FULL_MARKS_IN_WORDS})",
         (
             r"\b(?:give(?!\W?way)|assign|award|deserves?"
             rf"|(?:rate|score|grade) {_RATED})\b{_NEAR}\b{_FIVE_OF_FIVE}"
         ),
         (
-            rf"\b(?:{_GRADE})\b{_NEAR}\b(?:{_CRITERIA_WORDS}|this (?:response|answer))\b{_NEAR}"
-            rf"\b(?:as|at|to|with|the|a|of) {_FIVE}"
+            rf"\b(?:{_VERB_OF_RATING})\b{_NEAR}"
+            rf"\b(?:{_ANY_CRITERION}|this (?:response|answer))\b{_NEAR}"
+            rf"\b(?:as|at|to|with|the|a|of) {_BEST_RATING}"
         ),
-        rf"\b{_FIVE}{_NEAR}\b(?:for|on|in) (?:all|every|each)\b{_NEAR}\b{_CRITERIA_WORDS}\b",
+        rf"\b{_BEST_RATING}{_NEAR}\b(?:for|on|in) (?:all|every|each)\b{_NEAR}\b{_ANY_CRITERION}\b",
         rf"\boutput\b{_NEAR}\bjson\b",
         r"\bnew instructions?\s*:",
         r"\bsystem (?:prompt|message|override)\b",
@@ -507,15 +538,16 @@ _SIGNS: Mapping[str, tuple[str, ...]] = {
             r" (?:is|are|must|should|has to|will)\b"
         ),
         (
-            rf"\b(?:copy|repeat|return|output|with)\b{_THIS}"
+            rf"\b(?:copy|repeat|return|output|with)\b{_THIS_TEXT}"
             r" (?:evaluation|judge?ment|ratings?|scores|json|verdict)\b"
         ),
     ),
 }
+"""From each sign to its patterns: one match of one pattern is enough."""
 _SIGN_PATTERNS = {
-    name: re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in _SIGNS.items()
+    name: re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in SIGNS.items()
 }
-_SQUEEZED_RATING = re.compile(rf"(?:{_CRITERIA})score(?:[1-5]|five)|(?:{_CRITERIA})explanation")
+_SQUEEZED_RATING = re.compile(rf"(?:{_CRITERION})score(?:[1-5]|five)|(?:{_CRITERION})explanation")
 """Finds a rating in a text that `squeezed` has reduced to letters and digits.
 
 The pattern therefore also finds ratings over several lines, or with spaces between the letters.
@@ -533,8 +565,8 @@ def injection_signs(answer: str) -> list[str]:
             if pattern.search(reading):
                 signs.add(name)
         if _SQUEEZED_RATING.search(squeezed(reading)):
-            signs.add("a ready-made judgement")
-    return [name for name in _SIGNS if name in signs]
+            signs.add(READY_MADE)
+    return [name for name in SIGNS if name in signs]
 
 
 def jury_form_in(model_configs: Path) -> JuryForm:
@@ -551,12 +583,15 @@ def jury_form_in(model_configs: Path) -> JuryForm:
     file = model_configs / names.BENCHMARK
     if not file.is_file():
         return HELMS_FORM
-    metrics = parse_own(file.read_text(encoding="utf-8")).get("metrics") or ()
-    return next((jury_form_of(metric) for metric in metrics if metric["name"] == JURY), HELMS_FORM)
+    document = parse_own(file.read_text(encoding="utf-8"))
+    for metric in document.get("metrics") or ():  # a rubric benchmark has none
+        if metric["name"] == JURY:
+            return jury_form_of(metric)
+    return HELMS_FORM
 
 
 def has_answers_in(model_configs: Path) -> bool:
-    """Return True if the run's custom benchmark holds the answers to judge.
+    """Return True if the run's custom benchmark brings the answers to judge with it.
 
     Args:
         model_configs: the folder of the run's generated files.
