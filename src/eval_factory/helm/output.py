@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ from eval_factory.tasks.rubric_case import ANSWER, SAMPLE
 
 CORRECT_TAG = "correct"  # HELM's tag of a right reference
 COMPUTED_ON_PERTURBED = "perturbed"  # HELM's word for a statistic of the perturbed instances
-MULTIMODAL_PROMPT = "multimodal_prompt"  # the field of a request with its pictures and sounds
+MULTIMODAL_PROMPT = "multimodal_prompt"  # the field of a request whose prompt has media
 MEDIA_OBJECTS = "media_objects"  # the field of multimodal content with the list of its parts
 MAX_CATEGORY = 80  # the maximum length, in characters, of a value that can form groups
 MAX_GROUPS = 60  # the maximum number of groups of one field
@@ -39,9 +38,6 @@ class HelmRecord(StrictModel, extra="ignore", coerce_numbers_to_str=True):
 
     Numbers in text fields become text, because a scenario may use numbers as ids.
     """
-
-
-_Read = TypeVar("_Read")
 
 
 class Perturbation(HelmRecord):
@@ -104,7 +100,7 @@ class PerInstanceStats(HelmRecord):
     """Statistics of one instance in one trial."""
 
     instance_id: str
-    train_trial_index: int
+    train_trial_index: int  # the number of the trial: each trial has other examples in the prompts
     perturbation: Perturbation | None = None
     stats: list[ValueOfInstance]
 
@@ -172,7 +168,10 @@ class _MetricSpec(HelmRecord):
 
 
 class AdapterSpec(HelmRecord):
-    """HELM's settings for making requests from instances; None if HELM did not write a setting."""
+    """HELM's settings for making requests from instances.
+
+    A setting that HELM did not write has the default below.
+    """
 
     model: str = ""
     method: str = ""
@@ -234,9 +233,9 @@ class HelmRun:
 
     @property
     def rubric(self) -> tuple[str, Mapping[str, str]] | None:
-        """The (name of eval-factory's rubric metric, deployments of its judges by name).
+        """The name of eval-factory's rubric metric, and the judges' deployments by their names.
 
-        None if the run has no such metric.
+        None if the run has no rubric metric.
         """
         for spec in self.run_spec.metric_specs:
             if spec.class_name == names.RUBRIC_METRIC_CLASS:
@@ -244,7 +243,7 @@ class HelmRun:
         return None
 
     def has_metric(self, class_name: str) -> bool:
-        """Return True if the run has a metric of this class, whatever the class's module is."""
+        """Return True if the run has a metric of this class, in any module."""
         return any(
             spec.class_name.rpartition(".")[2] == class_name for spec in self.run_spec.metric_specs
         )
@@ -275,13 +274,12 @@ class HelmRun:
         path = self.folder / names.SCENARIO_STATE_FILE
         if not self._stored_states:
             helm_dir = self.folder.parents[2]  # the folder is helm_dir/runs/SUITE/RUN
-            entries = (
-                _with_media(state, helm_dir)
-                for state in _entries(path, RequestState, "request_states")
-            )
-            if not path.is_file() or path.stat().st_size > SMALL_FILE_SIZE:
-                return entries
-            self._stored_states.extend(entries)
+            states = _entries(path, RequestState, member="request_states")
+            shown_states = (_with_media(state, helm_dir) for state in states)
+            is_small = path.is_file() and path.stat().st_size <= SMALL_FILE_SIZE
+            if not is_small:
+                return shown_states  # for a missing file, the first `next` raises the error
+            self._stored_states.extend(shown_states)
         return iter(self._stored_states)
 
     def per_instance_stats(self) -> Iterator[PerInstanceStats]:
@@ -293,6 +291,9 @@ class HelmRun:
             HelmError: the file cannot be read.
         """
         return _entries(self.folder / names.PER_INSTANCE_STATS_FILE, PerInstanceStats)
+
+
+_Read = TypeVar("_Read")  # the type that a JSON text is read as
 
 
 def read_run(folder: Path) -> HelmRun:
@@ -323,40 +324,49 @@ def read_record(path: Path, shape: type[_Read]) -> _Read:
 def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
     """Return the request state with its media at their current locations.
 
-    An answer with pictures gets a text with a line for each of its pictures and sounds. So does a
-    question with pictures or sounds, if its text is empty or marks their places.
+    Questions and answers with media get a text that has a line for each picture or sound.
     """
+    changes: dict[str, Any] = {}
     prompt = state.request.get(MULTIMODAL_PROMPT)
-    instance_input = state.instance.input
     if prompt:
-        request = {**state.request, MULTIMODAL_PROMPT: _located(prompt, helm_dir)}
-        state = state.model_copy(update={"request": request})
-    if instance_input.multimedia_content and (
-        not instance_input.text or media.FILE_MARK in instance_input.text
-    ):
-        objects = _located(instance_input.multimedia_content, helm_dir)[MEDIA_OBJECTS]
-        text = media.as_text(media.parts_with_files(instance_input.text, objects))
-        instance = state.instance.model_copy(
-            update={"input": instance_input.model_copy(update={"text": text})}
-        )
-        state = state.model_copy(update={"instance": instance})
-    made_contents = [
-        completion.multimodal_content
-        for completion in (state.result.completions if state.result else ())
-    ]
-    # Pictures that the model made have no text: one completion lists all of them.
-    if state.result and any(made_contents):
-        located = []
-        for content in made_contents:
-            if content:
-                located.append(
-                    _located(content, helm_dir, names.MADE_PICTURES_FOLDER)[MEDIA_OBJECTS]
-                )
-        listing = Completion(text=media.as_text(chain.from_iterable(located)).strip())
-        state = state.model_copy(
-            update={"result": state.result.model_copy(update={"completions": [listing]})}
-        )
-    return state
+        changes["request"] = {**state.request, MULTIMODAL_PROMPT: _located(prompt, helm_dir)}
+    changes["instance"] = _instance_with_media(state.instance, helm_dir)
+    if state.result is not None:
+        changes["result"] = _result_with_media(state.result, helm_dir)
+    return state.model_copy(update=changes)
+
+
+def _instance_with_media(instance: Instance, helm_dir: Path) -> Instance:
+    """Return the instance with its media in the text, if the text is empty or marks their places.
+
+    Any other text stays as it is.
+    """
+    content = instance.input.multimedia_content
+    text = instance.input.text
+    if not content or (text and media.FILE_MARK not in text):
+        return instance
+    objects = _located(content, helm_dir)[MEDIA_OBJECTS]
+    shown = media.as_text(media.parts_with_files(text, objects))
+    return instance.model_copy(update={"input": instance.input.model_copy(update={"text": shown})})
+
+
+def _result_with_media(result: Result, helm_dir: Path) -> Result:
+    """Return the result; if the model made pictures, with one completion that lists all of them.
+
+    A completion with a picture has no text.
+    """
+    contents = []
+    for completion in result.completions:
+        if completion.multimodal_content:
+            contents.append(completion.multimodal_content)
+    if not contents:
+        return result
+    pictures = []
+    for content in contents:
+        located = _located(content, helm_dir, folder=names.MADE_PICTURES_FOLDER)
+        pictures += located[MEDIA_OBJECTS]
+    listing = Completion(text=media.as_text(pictures).strip())
+    return result.model_copy(update={"completions": [listing]})
 
 
 def _located(
@@ -375,24 +385,25 @@ def _located(
     root = (helm_dir / folder).resolve()
 
     def current_location(location: str) -> str:
-        file = (root / location.rpartition(f"/{folder}/")[2]).resolve()
-        return str(file if file.is_relative_to(root) else root / "elsewhere")
+        path_in_folder = location.rpartition(f"/{folder}/")[2]
+        file = (root / path_in_folder).resolve()
+        if not file.is_relative_to(root):
+            file = root / "elsewhere"  # does not exist
+        return str(file)
 
     objects = []
     for medium in content[MEDIA_OBJECTS]:
-        objects.append(
-            {**medium, "location": current_location(str(medium["location"]))}
-            if medium.get("location")
-            else medium
-        )
+        if medium.get("location"):
+            medium = {**medium, "location": current_location(str(medium["location"]))}
+        objects.append(medium)
     return {MEDIA_OBJECTS: objects}
 
 
 def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Iterator[_Read]:
     """Yield the entries of a list in a JSON file, without reading the complete file into memory.
 
-    HELM indents by two spaces, and a string in JSON has no line breaks. The beginning and end of
-    each entry can therefore be found by the indentation.
+    HELM indents by two spaces, and a string in JSON has no line breaks. The indentation therefore
+    shows where each entry ends.
 
     Args:
         path: the JSON file.
@@ -402,27 +413,30 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
     Raises:
         HelmError: the file cannot be read, or does not have the form in which HELM writes it.
     """
-    depth = b"  " if member is None else b"    "  # the indentation of the entries
-    beginning = b"[" if member is None else f'  "{member}": ['.encode()
+    list_begins = b"["
+    indentation = b"  "  # of the entries
+    if member is not None:
+        list_begins = f'  "{member}": ['.encode()
+        indentation = b"    "
+    entry_ends = re.compile(b"\n" + indentation + rb"}(,?)\n")
     adapter = TypeAdapter(shape)
     try:
         with path.open("rb") as file:
             # Skip the lines before the list.
-            first = next((line for line in file if line.startswith(beginning)), b"")
-            if first.rstrip(b",\n") == beginning + b"]":  # the list is empty
+            first_line = next((line for line in file if line.startswith(list_begins)), b"")
+            if first_line.rstrip(b",\n") == list_begins + b"]":  # the list is empty
                 return
-            if first != beginning + b"\n":
+            if first_line != list_begins + b"\n":
                 raise ValueError("the file is not indented as HELM 0.5.16 indents its files")
-            opening = depth + b"{\n"
-            closing = re.compile(b"\n" + depth + rb"}(,?)\n")
-            rest = b""
+            incomplete = b""  # the beginning of an entry whose end was not read yet
             # Read blocks, not lines, because an entry may have 300 lines. For a long entry, the
             # blocks grow, so that the time stays linear.
-            while block := file.read(max(BLOCK_SIZE, len(rest))):
-                # `split` returns the text before each end of an entry, and the comma of the end.
-                *complete, rest = closing.split(rest + block)
+            while block := file.read(max(BLOCK_SIZE, len(incomplete))):
+                # `split` returns the text of each entry without its last brace, then the comma
+                # after the brace; at the end, the text that is not complete.
+                *complete, incomplete = entry_ends.split(incomplete + block)
                 for text, comma in zip(complete[::2], complete[1::2], strict=True):
-                    yield _parsed(adapter, b"{" + text.partition(opening)[2] + b"}")
+                    yield _parsed(adapter, text + b"}")
                     if not comma:
                         return
         raise ValueError("the file ends in the middle of the list")
@@ -439,7 +453,7 @@ def _parsed(adapter: TypeAdapter[_Read], text: bytes) -> _Read:
 
 
 def _unreadable(path: Path, error: Exception) -> HelmError:
-    """Return the error for a file that cannot be read; its message quotes no data of the file."""
+    """Return the error for a file that cannot be read, with a message that quotes no data."""
     reason: object = error
     if isinstance(error, ValidationError):  # the text of a ValidationError quotes the data
         first = error.errors(include_input=False)[0]
@@ -469,10 +483,10 @@ def perturbation_label(name: MetricName) -> str | None:
     """Return the label of a statistic's perturbation, or None if nothing was perturbed."""
     if name.perturbation is None:
         return None
-    computed_on = name.perturbation.computed_on
-    return name.perturbation.name + (
-        "" if computed_on == COMPUTED_ON_PERTURBED else f".{computed_on}"
-    )
+    label = name.perturbation.name
+    if name.perturbation.computed_on != COMPUTED_ON_PERTURBED:
+        label += f".{name.perturbation.computed_on}"
+    return label
 
 
 def scenario_folder(helm_dir: Path, scenario: str) -> Path:
@@ -482,16 +496,15 @@ def scenario_folder(helm_dir: Path, scenario: str) -> Path:
 
 def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
     """Return the data files of a scenario, sorted by path, without lock files."""
-    files = scenario_folder(helm_dir, scenario).rglob("*")
     data_files = []
-    for path in files:
+    for path in scenario_folder(helm_dir, scenario).rglob("*"):
         if path.is_file() and path.suffix != ".lock":
             data_files.append(path)
     return sorted(data_files)
 
 
 def reason_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> str | None:
-    """Return the recorded reason why a judge did not judge an answer; None without a reason."""
+    """Return the recorded reason why a judge did not judge an answer; None if none is recorded."""
     reasons = (annotations or {}).get(jury.annotation, {}).get(names.NOT_JUDGED)
     reason = reasons.get(judge) if isinstance(reasons, Mapping) else None
     return reason if isinstance(reason, str) else None
@@ -525,7 +538,7 @@ def ratings_of(
 ) -> dict[str, float]:
     """Return a judge's rating of an answer by criterion, as HELM reads it.
 
-    A rating is a whole number, or a share for juries in `names.SHARE_JURIES`. The result is empty
+    A rating is a whole number; for the juries in `names.SHARE_JURIES`, a share. The result is empty
     if the judge gave no rating.
 
     Args:
@@ -545,11 +558,16 @@ def categories_of(instance: Any) -> dict[str, Any]:
     """Return the short texts, numbers and booleans in an instance's extra data, by field.
 
     The fields with an answer to judge and with the number of a sample are left out.
+
+    Args:
+        instance: an `Instance`, or HELM's object of an instance.
     """
     categories = {}
     for name, value in (instance.extra_data or {}).items():
-        is_short = isinstance(value, str) and len(value) <= MAX_CATEGORY
-        if name not in (ANSWER, SAMPLE) and (is_short or isinstance(value, (bool, int, float))):
+        if name in (ANSWER, SAMPLE):
+            continue
+        is_short_text = isinstance(value, str) and len(value) <= MAX_CATEGORY
+        if is_short_text or isinstance(value, (bool, int, float)):
             categories[name] = value
     return categories
 
@@ -558,7 +576,7 @@ def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
     """Return the texts by which an instance may be grouped with others, by field.
 
     Args:
-        instance: the instance, as HELM stores it.
+        instance: an `Instance`, or HELM's object of an instance.
         source: the field that names the source of an instance, which several instances may share.
             This field forms no groups.
     """
@@ -568,12 +586,15 @@ def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
             fields[name] = value
     if instance.sub_split:
         fields[SUB_SPLIT] = instance.sub_split
-    fields.pop(source or "", None)  # "" stands for no field
+    if source is not None:
+        fields.pop(source, None)
     return fields
 
 
 def can_form_groups(values: int, instances: int) -> bool:
-    """Return True if the values of a field are at least two, and few enough to form groups.
+    """Return True if a field has at least two values, and few enough to form groups.
+
+    On average, a group must have two instances or more.
 
     Args:
         values: the number of different values of the field.
@@ -597,12 +618,12 @@ class LoadedDataset(HelmRecord):
 
 
 class LimitedRecords(HelmRecord):
-    """The effect of a scenario's `max_length` on its records; the other fields count records."""
+    """The effect of a scenario's `max_length` on the patient records of the scenario."""
 
     max_length: int  # in tokens
-    records: int
-    left_out: int = 0
-    cut: int = 0  # records that were shortened
+    records: int  # the number of all records
+    left_out: int = 0  # the number of records that were left out
+    cut: int = 0  # the number of records that were shortened
 
 
 class DrawnSample(HelmRecord):
@@ -620,12 +641,12 @@ class RunRecord(HelmRecord):
     patches: list[str] | None = None
     limited_records: LimitedRecords | None = None
     executed_by: list[str] = []  # the sandboxes in which the model's answers were executed
-    ended: int = 0  # the number of answers that ended the process that executed them
+    ended: int = 0  # the number of answers whose execution ended the executing process
     # the SHA-256 of each template of the judges' prompts, by the annotation's name
     judge_prompts: dict[str, tuple[str, ...]] = {}
     drawn_sample: DrawnSample | None = None
     judge_probe: dict[str, dict[str, Any]] = {}
-    """The judges' annotations of a generic answer without content, by instance."""
+    """Dict from an instance to the judges' annotations of a generic answer without content."""
 
 
 def read_run_record(helm_dir: Path) -> RunRecord:

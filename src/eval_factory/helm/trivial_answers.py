@@ -1,8 +1,8 @@
 """Makes answers that need no model, such as an empty text, a refusal or always the same letter.
 
 Only a score above the scores of these answers shows that a model read the questions. The answers
-depend on the data, never on the model's answers. eval-factory's plug-in scores these trivial
-answers, and writes the scores into HELM's output folder.
+depend on the questions and references, never on the model's answers. eval-factory's plug-in scores
+the answers, and writes the scores into HELM's output folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
@@ -33,11 +33,12 @@ FORM_ANSWERS = {
 MAX_LABELS = 12
 """The maximum number of different right answers that count as labels.
 
-Right answers that are few, short and repeated are labels, even if the task does not declare them.
+A label is an answer that fits many questions: an option's letter, or a class such as "yes". Right
+answers that are few, short and repeated count as labels, even if the task declares no labels.
 """
 MAX_LABEL_LENGTH = 20  # the maximum length of a label, in characters
 
-_MIN_REPEATS = 2  # the number of questions that have to share a right answer for a majority
+_MIN_REPEATS = 2  # a right answer of fewer questions is not used for other questions
 
 EMPTY_NAME = "empty"
 REFUSAL_NAME = "refusal"
@@ -90,28 +91,32 @@ def strategies(
     questions: Sequence[AskedQuestion],
     form: str | None = None,
     *,
-    by: str = "source",
-    overlap: bool = False,
+    source_noun: str = "source",
+    compares_words: bool = False,
 ) -> list[Strategy]:
     """Return all strategies for these questions, the most important first.
 
     Args:
         questions: the questions of the run.
         form: the `answer_form` of the task; None if the task declares none.
-        by: a noun for the questions' sources, such as `calculator`, for the name of a strategy.
-        overlap: whether a metric compares the words of an answer with those of a reference.
+        source_noun: a noun for the questions' sources, such as `calculator`, for the name of a
+            strategy.
+        compares_words: whether a metric compares the words of an answer with those of a reference.
     """
     if not questions:
         return []
     labels = _labels(questions, form)
-    fixed = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL}
-    for answer in (*labels, *FORM_ANSWERS.get(form or "", ())):
-        fixed[f"always {answer}"] = answer
-    by_name = {name: (answer,) * len(questions) for name, answer in fixed.items()}
-    # Answers in SQL are executed, and the most frequent right answer there is an empty query.
+    constants = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL}
+    for answer in labels:
+        constants[f"always {answer}"] = answer
+    if form is not None:
+        for answer in FORM_ANSWERS[form]:
+            constants[f"always {answer}"] = answer
+    by_name = {name: (answer,) * len(questions) for name, answer in constants.items()}
+    # In SQL, the most frequent right answer is an empty query, which is among the constants.
     if form != "sql":
-        by_name |= dict(_data_dependent_answers(questions, by))
-    if overlap and not labels:
+        by_name |= dict(_data_dependent_answers(questions, source_noun))
+    if compares_words and not labels:
         # Take complete sentences, up to the median number of words of the references.
         word_counts = [len(text.split()) for text in _right_answers(questions)]
         max_words = statistics.median(word_counts or [0])  # 0 if there are no references
@@ -124,7 +129,7 @@ def strategies(
         if name in by_name:
             ordered.append(Strategy(name, tuple((answer,) for answer in by_name[name])))
     if labels:
-        # the labels of a question's own options, or all labels if it has no options
+        # the labels of the question's options, or all labels for a question without options
         choices = tuple(tuple(question.options or labels) for question in questions)
         ordered.append(Strategy(RANDOM_NAME, choices))
     return ordered
@@ -136,19 +141,20 @@ def _right_answers(questions: Iterable[AskedQuestion]) -> Iterator[str]:
 
 
 def _data_dependent_answers(
-    questions: Sequence[AskedQuestion], by: str
+    questions: Sequence[AskedQuestion], source_noun: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield (name, answers) of each strategy that depends on right answers, options or lengths."""
     majority = _majority(questions)
     if majority is not None:
         yield MAJORITY_NAME, majority
     # Without a majority, questions that share their source with no other get an empty answer.
-    by_source = _majority_by_source(questions, majority or ("",) * len(questions))
+    by_source = _majority_by_source(questions, fallback=majority or ("",) * len(questions))
     if by_source is not None:
-        yield f"{MAJORITY_NAME} by {by}", by_source
+        yield f"{MAJORITY_NAME} by {source_noun}", by_source
     option_sets = {tuple(sorted(question.options.values())) for question in questions}
+    all_have_options = min(map(len, option_sets)) > 1
     # If all questions have the same options, the longest option would always be the same.
-    if len(option_sets) > 1 and min(map(len, option_sets)) > 1:
+    if all_have_options and len(option_sets) > 1:
         longest = []
         shortest = []
         for question in questions:
@@ -157,15 +163,18 @@ def _data_dependent_answers(
             shortest.append(min(lengths, key=lengths.__getitem__))
         yield "longest option", tuple(longest)
         yield SHORTEST_NAME, tuple(shortest)
-    classes = Counter(_right_answers(questions))
-    if len(classes) != 2 or min(classes.values()) < _MIN_REPEATS:
-        return
-    if all(len(question.right) == 1 for question in questions):
-        # The answer to a question that does not offer the option of the rule is empty.
-        yield (
-            LENGTH_NAME,
-            tuple(answer or "" for answer in _cross_fitted(questions, _fit_length_rule)),
-        )
+    if _has_two_classes(questions):
+        # If the rule answers with an option that a question does not offer, the answer is empty.
+        by_length = _cross_fitted(questions, _fit_length_rule)
+        yield LENGTH_NAME, tuple(answer or "" for answer in by_length)
+
+
+def _has_two_classes(questions: Sequence[AskedQuestion]) -> bool:
+    """Return True if each question has one right answer, of two repeated ones (such as yes, no)."""
+    if any(len(question.right) != 1 for question in questions):
+        return False
+    counts = Counter(_right_answers(questions))
+    return len(counts) == 2 and min(counts.values()) >= _MIN_REPEATS
 
 
 _AnswerRule = Callable[[AskedQuestion], str | None]
@@ -175,10 +184,10 @@ _AnswerRule = Callable[[AskedQuestion], str | None]
 def _cross_fitted(
     questions: Sequence[AskedQuestion], fit: Callable[[Sequence[AskedQuestion]], _AnswerRule]
 ) -> list[str | None]:
-    """Answer each half of the questions by a rule that was fitted on the other half.
+    """Answer each half of the questions by a rule that was fitted to the other half.
 
     The hashes of the questions' ids determine the halves. The order of the data set must not
-    determine them, because some data sets alternate right and wrong answers.
+    determine the halves, because some data sets alternate right and wrong answers.
     """
     order = sorted(
         range(len(questions)),
@@ -187,21 +196,21 @@ def _cross_fitted(
     answers: list[str | None] = [None] * len(questions)
     first_half = order[::2]
     second_half = order[1::2]
-    for answered, fitted in ((first_half, second_half), (second_half, first_half)):
-        rule = fit([questions[number] for number in fitted])
-        for number in answered:
+    for answered_half, fitted_half in ((first_half, second_half), (second_half, first_half)):
+        rule = fit([questions[number] for number in fitted_half])
+        for number in answered_half:
             answers[number] = rule(questions[number])
     return answers
 
 
 def _majority_by_source(
-    questions: Sequence[AskedQuestion], otherwise: Sequence[str]
+    questions: Sequence[AskedQuestion], fallback: Sequence[str]
 ) -> tuple[str, ...] | None:
     """Answer each question by the most frequent right answer to questions of the same source.
 
-    The rule for a question is fitted on the half of the source's questions that does not hold the
-    question. If the rule has no answer, or if the question has no source with another question, its
-    answer is the one in `otherwise`. Return None if no two questions share a source.
+    The answer to a question is fitted to the half of the source's questions without the question.
+    Questions to which this half gives no answer, and questions that share no source, get the answer
+    in `fallback`. Return None if no two questions share a source.
     """
     sources: dict[str, list[int]] = defaultdict(list)
     for number, question in enumerate(questions):
@@ -210,13 +219,14 @@ def _majority_by_source(
 
     def fit_majority(fitted: Sequence[AskedQuestion]) -> _AnswerRule:
         """Return the rule that always gives the most frequent right answer."""
-        most_frequent = Counter(_right_answers(fitted)).most_common(1)
-        if not most_frequent:
+        counts = Counter(_right_answers(fitted))
+        if not counts:  # the questions have no right answers
             return lambda _question: None
-        return lambda question: _answer_of(question, most_frequent[0][0])
+        most_frequent = counts.most_common(1)[0][0]
+        return lambda question: _answer_of(question, most_frequent)
 
     is_shared = False
-    answers = list(otherwise)
+    answers = list(fallback)
     for numbers in sources.values():
         if len(numbers) < 2:
             continue
@@ -230,34 +240,7 @@ def _majority_by_source(
     return tuple(answers)
 
 
-def _fit_length_rule(fitted: Sequence[AskedQuestion]) -> _AnswerRule:
-    """Return the rule by length that answers most of these questions right.
-
-    There are two classes of right answers. The rule answers one class up to a length of the
-    question, and the other class for longer questions.
-    """
-    classes = sorted({question.right[0] for question in fitted})
-    first = classes[0]
-    last = classes[-1]
-    # (hits, number of the measure, cut, answer up to the cut, answer beyond the cut)
-    rules = []
-    for number, measure in enumerate(_MEASURES):
-        for cut, hits_first, hits_last in _cuts(fitted, measure, first):
-            rules.append((hits_first, number, cut, first, last))
-            rules.append((hits_last, number, cut, last, first))
-    # the most hits; for rules with equally many hits, the other fields make the choice definite
-    _, number, cut, short_answer, long_answer = max(rules)
-
-    def answer_by_length(question: AskedQuestion) -> str | None:
-        """Return the answer for questions up to the cut, or for longer questions."""
-        if _MEASURES[number](question.text) <= cut:
-            return _answer_of(question, short_answer)
-        return _answer_of(question, long_answer)
-
-    return answer_by_length
-
-
-_MEASURES: tuple[Callable[[str], int], ...] = (
+_LENGTH_MEASURES: tuple[Callable[[str], int], ...] = (
     len,
     lambda text: len(text.strip().rpartition("\n\n")[2]),
 )
@@ -267,24 +250,62 @@ If the question asks to judge an answer, its last paragraph is this answer.
 """
 
 
-def _cuts(
-    fitted: Sequence[AskedQuestion], measure: Callable[[str], int], first: str
-) -> Iterator[tuple[int, int, int]]:
-    """Yield (length, hits, hits of the opposite rule) for each possible cut.
+class _LengthRule(NamedTuple):
+    """A rule that answers short questions with one class, and longer ones with the other class.
 
-    The first number of hits counts the questions that are answered right if `first` is the answer
-    up to this length; the second number, if `first` is the answer beyond this length.
+    Rules are compared by their fields, in this order.
     """
-    rows = sorted((measure(question.text), question.right[0] == first) for question in fitted)
-    firsts = sum(is_first for _, is_first in rows)
-    firsts_so_far = 0
-    for count, (length, is_first) in enumerate(rows, start=1):
-        firsts_so_far += is_first
-        if count == len(rows) or rows[count][0] > length:
-            longer = len(rows) - count
-            hits_of_longer = longer - (firsts - firsts_so_far)
-            hits = firsts_so_far + hits_of_longer
-            yield length, hits, len(rows) - hits
+
+    hits: int  # the number of questions that the rule answers right
+    measure_number: int  # the position in `_LENGTH_MEASURES`
+    cut: int  # the length of the longest question that counts as short
+    short_answer: str
+    long_answer: str
+
+
+def _fit_length_rule(fitted: Sequence[AskedQuestion]) -> _AnswerRule:
+    """Return the rule by length that answers most of these questions right.
+
+    The questions have two classes of right answers (`_has_two_classes`).
+    """
+    classes = sorted({question.right[0] for question in fitted})
+    first = classes[0]
+    last = classes[-1]  # equal to `first` if this half of the questions has only one class
+    rules = []
+    for number, measure in enumerate(_LENGTH_MEASURES):
+        for cut, hits in _hits_by_cut(fitted, measure, first):
+            rules.append(_LengthRule(hits, number, cut, first, last))
+            rules.append(_LengthRule(len(fitted) - hits, number, cut, last, first))
+    best = max(rules)  # the other fields decide between rules with equally many hits
+    measure = _LENGTH_MEASURES[best.measure_number]
+
+    def answer_by_length(question: AskedQuestion) -> str | None:
+        if measure(question.text) <= best.cut:
+            return _answer_of(question, best.short_answer)
+        return _answer_of(question, best.long_answer)
+
+    return answer_by_length
+
+
+def _hits_by_cut(
+    fitted: Sequence[AskedQuestion], measure: Callable[[str], int], short_answer: str
+) -> Iterator[tuple[int, int]]:
+    """Yield (cut, hits) for each length of a question.
+
+    The hits are the questions up to this length with the right answer `short_answer`, and the
+    longer questions with another right answer.
+    """
+    rows = sorted(
+        (measure(question.text), question.right[0] == short_answer) for question in fitted
+    )
+    total = sum(is_short_answer for _, is_short_answer in rows)
+    up_to_cut = 0  # the questions up to the cut whose right answer is `short_answer`
+    for count, (length, is_short_answer) in enumerate(rows, start=1):
+        up_to_cut += is_short_answer
+        is_last_of_length = count == len(rows) or rows[count][0] > length
+        if is_last_of_length:
+            longer_questions = len(rows) - count
+            yield length, up_to_cut + longer_questions - (total - up_to_cut)
 
 
 def _answer_of(question: AskedQuestion, text: str) -> str | None:
@@ -312,8 +333,8 @@ def _first_sentences(text: str, max_words: float) -> str:
 def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
     """Return the labels that an answer may be, sorted.
 
-    These are the labels of the options, or else the right answers if they are few, short and
-    repeated. The list is empty if answers are free texts or have a form.
+    These are the labels of the options. Without options and without an `answer_form`, right answers
+    are labels if they are few, short and repeated. Else the list is empty.
     """
     option_labels = set(chain.from_iterable(question.options for question in questions))
     if option_labels or form is not None:
@@ -332,26 +353,34 @@ def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
 
     Without options, return None if no two questions share a right answer.
 
-    If the questions have options, the text of the right option counts, whatever its label is. This
-    text is the answer if at least half of the questions offer it (yes, no, maybe). Else, and for
-    questions that do not offer it, the answer is the label that is right most often.
+    If the questions have options, the most frequent text of a right option (such as "yes") is the
+    answer if at least half of the questions offer this text. In all other cases, the answer is the
+    label that is right most often.
     """
-    texts = Counter(_right_answers(questions))
-    text, times = texts.most_common(1)[0] if texts else ("", 0)
+    text, times = _most_frequent(_right_answers(questions))
     if not any(question.options for question in questions):
         if times < _MIN_REPEATS:
             return None
         return (text,) * len(questions)
-    letters: Counter[str] = Counter()
+    right_labels = []
     for question in questions:
         for label, option in question.options.items():
             if option in question.right:
-                letters[label] += 1
-    letter = letters.most_common(1)[0][0] if letters else ""
-    labels = [_label_of(question, text) for question in questions]
-    if times < _MIN_REPEATS or labels.count(None) * 2 > len(labels):
-        return (letter,) * len(questions)
-    return tuple(letter if label is None else label for label in labels)
+                right_labels.append(label)
+    usual_label, _ = _most_frequent(right_labels)
+    labels_of_text = [_label_of(question, text) for question in questions]
+    few_offer_text = labels_of_text.count(None) * 2 > len(questions)
+    if times < _MIN_REPEATS or few_offer_text:
+        return (usual_label,) * len(questions)
+    return tuple(usual_label if label is None else label for label in labels_of_text)
+
+
+def _most_frequent(texts: Iterable[str]) -> tuple[str, int]:
+    """Return (the most frequent text, its number); ("", 0) if there are no texts."""
+    counts = Counter(texts)
+    if not counts:
+        return "", 0
+    return counts.most_common(1)[0]
 
 
 def _label_of(question: AskedQuestion, text: str) -> str | None:
@@ -362,27 +391,28 @@ def _label_of(question: AskedQuestion, text: str) -> str | None:
     return None
 
 
-def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the annotation of the model's answer, with the fields of another answer.
+def with_answer(annotation: Mapping[str, Any], answer_fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ehr_sql's annotation of the model's answer, with the fields of a strategy's answer.
 
-    The other answer is executed as it is written, so its `as_evaluated` gets the same result.
+    `as_evaluated` holds the results of queries that the benchmark's evaluation changes. The
+    evaluation changes no query of a strategy, so `as_evaluated` gets the strategy's result too.
 
     Args:
         annotation: the annotation of the model's answer.
-        of_answer: the fields of the other answer's annotation, which replace the model's.
+        answer_fields: the fields of the strategy's answer, which replace the model's.
     """
-    merged = {**annotation, **of_answer}
+    merged = {**annotation, **answer_fields}
     if annotation.get("as_evaluated") is not None:
         merged["as_evaluated"] = dict(annotation["as_evaluated"])
         for key in ("predicted_result", "query_error"):
-            if key in of_answer:
-                merged["as_evaluated"][key] = of_answer[key]
+            if key in answer_fields:
+                merged["as_evaluated"][key] = answer_fields[key]
     return merged
 
 
 @dataclass(frozen=True)
 class StrategyScores:
-    """The scores of one strategy for each question, with its answers.
+    """The scores of a strategy for each question, with the strategy's answers.
 
     A strategy that answers at random has neither `answer` nor `answers`. Its values are means over
     all possible answers.
@@ -396,7 +426,7 @@ class StrategyScores:
     """
     answer: str | None = None  # the answer, if the strategy answers all questions in the same way
     answers: list[str] | None = None  # the answers to each question if they differ
-    # the annotation of the answer by an annotator that executes answers
+    # ehr_sql's annotation of the answer, which is executed; None for other tasks
     annotation: dict[str, Any] | None = None
 
     def answer_to(self, number: int) -> str | None:
@@ -440,7 +470,7 @@ class TrivialScores:
                 columns[name] = [_without_fraction(value) for value in column]
             fields = {name: value for name, value in vars(strategy).items() if value is not None}
             strategies.append(fields | {"values": columns})
-        # Without empty fields: their defaults, with which the file is read, are empty too.
+        # Leave out empty fields: `read_trivial_scores` replaces a missing field by an empty one.
         document = {name: value for name, value in vars(self).items() if value}
         document["strategies"] = strategies
         write_atomic(helm_dir / names.TRIVIAL_SCORES_FILE, json.dumps(document) + "\n")
@@ -483,24 +513,23 @@ PADDED_ANSWER = (
 
 @dataclass(frozen=True)
 class FurtherReply:
-    """The model's reply to a further turn: how sure it is, or which letter its answer means."""
+    """The model's reply to a further turn, which asks how sure it is or which letter it means."""
 
     text: str | None  # None if there is no reply
     error: str | None  # the reason why there is no reply
 
 
 def read_replies(file: Path) -> dict[tuple[str, int], FurtherReply]:
-    """Return the replies to a further turn, by (instance, trial).
+    """Return a dict from (instance id, number of the trial) to the reply to the further turn.
 
-    The result is empty if the file does not exist or has another form.
+    The dict is empty if the file does not exist or has another form.
     """
     try:
         lines = json.loads(file.read_text(encoding="utf-8"))
         replies = {}
         for line in lines:
-            replies[(str(line["instance"]), int(line["trial"]))] = FurtherReply(
-                line["reply"], line["error"]
-            )
+            key = (str(line["instance"]), int(line["trial"]))
+            replies[key] = FurtherReply(text=line["reply"], error=line["error"])
         return replies
     except (OSError, ValueError, TypeError, KeyError):
         return {}

@@ -117,8 +117,8 @@ def _score_questions(
     strategies = trivial.strategies(
         [_question_of(asked_state, sources) for asked_state in states],
         next(iter(forms), None),
-        by=sources.what,
-        overlap=any(map(_measures_overlap, specs)),
+        source_noun=sources.what,
+        compares_words=any(map(_measures_overlap, specs)),
     )
     metrics = []
     for spec in specs:

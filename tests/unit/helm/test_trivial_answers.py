@@ -138,7 +138,7 @@ def test_what_is_usual_for_a_source_is_what_the_other_half_of_its_questions_say(
         AskedQuestion(f"{source}{number}", (text,), {}, source=source)
         for source, number, text in numbered
     ]
-    found = by_name(strategies(questions, "value", by="calculator"))
+    found = by_name(strategies(questions, "value", source_noun="calculator"))
     answers = dict(
         zip([question.id for question in questions], found["majority by calculator"], strict=True)
     )
@@ -164,13 +164,15 @@ def test_the_first_sentences_of_the_source_up_to_the_words_of_half_of_the_refere
     questions.append(
         AskedQuestion("3", ("one two",), {}, "A first sentence of more than five words. Another.")
     )
-    found = by_name(strategies(questions, overlap=True))
+    found = by_name(strategies(questions, compares_words=True))
     assert found["first sentences"] == ("He coughs. Is it flu?",) * 3 + (
         "A first sentence of more than five words.",
     )
     assert "first sentences" not in by_name(strategies(questions))
-    assert "first sentences" not in by_name(strategies(asked("1", "0", "0", "1"), overlap=True))
-    assert by_name(strategies([AskedQuestion("0", (), {}, "A. B.")], overlap=True))[
+    assert "first sentences" not in by_name(
+        strategies(asked("1", "0", "0", "1"), compares_words=True)
+    )
+    assert by_name(strategies([AskedQuestion("0", (), {}, "A. B.")], compares_words=True))[
         "first sentences"
     ] == ("A.",)
 
