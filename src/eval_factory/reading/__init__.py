@@ -2,7 +2,7 @@
 
 The package knows texts and options; it knows nothing about HELM or results. An answer is read in
 steps. `cleaning` removes thinking and markup. `json_fields` finds the answer's field in a JSON
-object. `mentions` finds the places that name an option. `clauses` splits the text into parts of
+object. `mentions` finds the passages that name an option. `clauses` splits the text into parts of
 sentences. `statements` finds the sentences that state an option. Finally, `reader` decides which
 statement counts. The phrases of statements are in `phrases.yml`.
 """

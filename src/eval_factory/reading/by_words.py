@@ -36,7 +36,7 @@ def called_right(clause: Clause) -> Iterator[Statement]:
 def made_right(clause: Clause) -> Iterator[Statement]:
     """Yield the option that a fact makes right: "which makes B the answer", "this leaves B"."""
     for group in clause.groups:
-        before = clause.before(group).rpartition(",")[2]
+        before = cues.after_last_comma(clause.before(group))
         after = clause.after(group)
         if not cues.MAKES.search(before) or cues.is_doubted(before) or cues.is_supposed(clause):
             continue
@@ -49,7 +49,7 @@ def made_right(clause: Clause) -> Iterator[Statement]:
 def concluded(clause: Clause) -> Iterator[Statement]:
     """Yield the option of a short conclusion: "Therefore, B.", "not A but B.".
 
-    Also yield an option such as "yes" before a comma: "therefore, yes, it is safe".
+    After an option such as "yes", the conclusion may go on: "therefore, yes, it is safe".
     """
     group = clause.groups[-1]
     after = clause.after(group)
@@ -64,8 +64,8 @@ def concluded(clause: Clause) -> Iterator[Statement]:
 def said_of_it(clause: Clause) -> Iterator[Statement]:
     """Yield the label that follows "it is": "So it is B.", "it must be B".
 
-    The text of an option does not count here, because "it" may refer to anything in "it is duodenal
-    ulcer".
+    The text of an option does not count here: in "it is duodenal ulcer", the word "it" may refer to
+    anything.
     """
     group = clause.groups[-1]
     if group.first.form is Form.TEXT or has_words(clause.after(group)):
@@ -95,17 +95,16 @@ def concluded_in_a_sentence(clause: Clause) -> Iterator[Statement]:
     if not cues.THEREFORE.match(before) or cues.is_supposed(clause) or group.first.is_common:
         return
     after = clause.after(group)
-    is_object = cues.THEREFORE_IS.fullmatch(before) and not has_words(after)
+    ends_sentence = cues.THEREFORE_IS.fullmatch(before) and not has_words(after)
     is_subject = cues.SUBJECT.fullmatch(before) and cues.IS_UTMOST.match(after)
-    if (is_object and not cues.is_doubted(before)) or is_subject:
+    if is_subject or (ends_sentence and not cues.is_doubted(before)):
         yield statement_of(group, Strength.PREFERRED)
 
 
 def _objects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterator[Statement]:
     """Yield statements in which the option follows a cue, such as "the answer is"."""
     for match in cue.finditer(clause.text, clause.start, clause.groups[-1].start):
-        # Words before a comma do not refer to the cue.
-        before_cue = clause.text[clause.start : match.start()].rpartition(",")[2]
+        before_cue = cues.after_last_comma(clause.text[clause.start : match.start()])
         after_cue = clause.text[match.end("cue") : match.start("fill")]
         if cues.is_doubted(before_cue) or cues.is_doubted(after_cue):
             continue
@@ -128,8 +127,8 @@ def _answers_own_question(clause: Clause) -> bool:
 
     Example: "Third, is there a difference? The answer is yes ...\\nFourth, ...".
     """
-    is_after_question = clause.text[: clause.start].rstrip().endswith("?")
-    return is_after_question and "\n" in clause.text[clause.end :]
+    follows_question = clause.text[: clause.start].rstrip().endswith("?")
+    return follows_question and "\n" in clause.text[clause.end :]
 
 
 def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
@@ -139,29 +138,32 @@ def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
     Otherwise, the result is the only marked option after a description: "the answer is an effect of
     the drug (option B)".
     """
-    later = [group for group in clause.groups if group.start >= match.start("fill")]
-    if not later:
+    groups = [group for group in clause.groups if group.start >= match.start("fill")]
+    if not groups:
         return None
-    first = later[0]
-    after = clause.after(first)
-    # `match` ends behind the filler words after the cue. If the first option starts no later, no
-    # other word stands between cue and option.
-    last = first.mentions[-1]
-    if first.start <= match.end() and (cues.ends_at(last, after) or last.is_before_name):
-        return _with_joined(clause, first, later)
-    marked = [group for group in later if group.first.is_marked]
-    if len(marked) == 1 and not cues.is_doubted(clause.text[match.end() : marked[0].start]):
-        return marked[0]
-    return None
+    first = groups[0]
+    # `match` ends behind the filler words after the cue.
+    follows_cue = first.start <= match.end()
+    last_mention = first.mentions[-1]
+    is_complete = cues.ends_at(last_mention, clause.after(first)) or last_mention.is_before_name
+    if follows_cue and is_complete:
+        return _with_joined(clause, first, groups[1:])
+    marked_groups = [group for group in groups if group.first.is_marked]
+    if len(marked_groups) != 1:
+        return None
+    (marked,) = marked_groups
+    if cues.is_doubted(clause.text[match.end() : marked.start]):
+        return None
+    return marked
 
 
 def _with_joined(clause: Clause, first: Group, later: Sequence[Group]) -> Group:
-    """Return the option with the options that "and" or "or" joins to it.
+    """Return the option with the later options that "and" or "or" joins to it.
 
     Example: "C) the first text and D) the second text".
     """
     mentions = first.mentions
-    for group in later[1:]:
+    for group in later:
         between = clause.text[mentions[-1].end : group.start]
         if group.first.form is not Form.TEXT and cues.joins(between):
             mentions += group.mentions

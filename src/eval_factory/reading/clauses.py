@@ -15,15 +15,16 @@ from eval_factory.reading.phrases import any_of, compiled
 _BREAK = (
     r"[.!?;,\n\u3002\uff01\uff1f](?:"
     r"(?<=[.!?])[.!?]*['\")\]]*(?=\s+(?:{begin}|[a-z]\))|\s*\Z)"  # the end of a sentence
-    r"|(?<=[\n\u3002\uff01\uff1f])"
+    r"|(?<=[\n\u3002\uff01\uff1f])"  # the end of a line, or of a sentence in Chinese or Japanese
     r"|(?<=;)(?= )"
     r"|(?<=,)(?= )"
-    r"|(?<=\.)\.{{1,4}}(?= (?:no|wait|actually|sorry)\b))"
+    r"|(?<=\.)\.{{1,4}}(?= (?:no|wait|actually|sorry)\b))"  # "it is B... no"
 )
+"""A possible end of a clause; `begin` is the first letter of a sentence."""
 _BREAKS = re.compile(_BREAK.format(begin=r"[^a-z\s]"))
 _BREAKS_OF_LOWER_CASE = re.compile(_BREAK.format(begin=r"\S"))
-"""The breaks of a text without any capital letter."""
-_GOES_ON = compiled(
+"""The breaks of a text that has no capital letters: any letter may begin a sentence."""
+_BEGINS_CLAUSE = compiled(
     r" (?:but|so|therefore|thus|hence|making|whereas"
     r"|(?:or )?rather|(?<!therefore, )(?<!thus, )(?<!hence, )(?<!so, )no,|no wait|wait"
     r"|it's|it is)(?!\w)"
@@ -33,15 +34,23 @@ _CONCEDES = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession')}(?!\w)")
 _ABBREVIATION = re.compile(
     r"(?<!\w)(?:e\.?g|i\.?e|vs|dr|approx|ans|no|ca|cf|st|etc|al|fig)$", re.IGNORECASE
 )
-_HEADS = compiled(
+_ABBREVIATION_LENGTH = 8  # more characters than any of these abbreviations has
+_ENDS_AS_HEADING = compiled(
     rf"(?:(?<!\w){any_of('is')}|^\W*(?:(?:the|my|so|final|correct|right|best) )*{any_of('answer')})"
     r" ?:\n$"
 )
-_ITEM = compiled(rf"\W{{0,3}}({any_of('option')} )?\W{{0,3}}$")
+_BEFORE_ITEM = compiled(rf"\W{{0,3}}({any_of('option')} )?\W{{0,3}}$")
+"""The text of a line before an option with which the line begins: "- Option "."""
 _JOINED = compiled(
     rf"[.)\]'\"]{{0,2}}(?:[,;/&+]|,? \(?{any_of('joiner')}(?!\w)|{any_of('joiner_unspaced')}|(?= ))"
     rf" ?(?:{any_of('joiner')} )?(?:{any_of('option')} )?['\"(\[]{{0,2}}"
 )
+"""The text between two options that are named together: " or option "."""
+MAX_CLAUSE = 600
+"""The greatest length of a clause, in characters.
+
+Longer clauses are cut, so that the time for reading is proportional to the length of the text.
+"""
 
 
 class Group(NamedTuple):
@@ -88,16 +97,17 @@ class Clause(NamedTuple):
     def without_texts(self, start: int, end: int) -> str:
         """Return `text[start:end]` without the texts of options.
 
-        The words in an option's text say nothing about the option, so they must not be taken for
-        cues.
+        The words in an option's text say nothing about the option, so that they must not be taken
+        for cues.
         """
         parts = []
+        position = start
         for group in self.groups:
             for mention in group.mentions:
-                if mention.form is not Form.LABEL and start <= mention.start < end:
-                    parts.append(self.text[start : mention.start])
-                    start = mention.end
-        parts.append(self.text[start:end])
+                if mention.form is not Form.LABEL and position <= mention.start < end:
+                    parts.append(self.text[position : mention.start])
+                    position = mention.end
+        parts.append(self.text[position:end])
         return " ".join(parts)
 
     def before(self, group: Group) -> str:
@@ -121,7 +131,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """The text of an answer, split into lines and clauses; not a stored document of results."""
+    """The text of an answer, split into lines and clauses."""
 
     text: str  # in lower case
     lines: tuple[Line, ...]  # all lines
@@ -137,7 +147,7 @@ class Document:
 
 
 def read_document(original: str, mentions: Sequence[Mention]) -> Document:
-    """Split a text into lines and clauses."""
+    """Split a text into lines and clauses; `mentions` are all mentions in the text."""
     text = in_lower_case(original)
     lines = tuple(_lines(text, mentions))
     headed = frozenset(_headed_items(text, lines))
@@ -159,7 +169,7 @@ def _lines(text: str, mentions: Sequence[Mention]) -> Iterator[Line]:
         is_named = False
         if number < len(mentions) and mentions[number].start < end:
             mention = mentions[number]
-            begin = _ITEM.match(text, start, mention.start)
+            begin = _BEFORE_ITEM.match(text, start, mention.start)
             if begin is not None:
                 item = mention
                 is_named = begin[1] is not None
@@ -189,18 +199,11 @@ def _ends_clause(text: str, end: int, start: int, *, is_in_list: bool) -> bool:
         text: the complete text, in lower case.
         end: the position after the comma.
         start: the start of the clause.
-        is_in_list: True if the comma directly follows an option.
+        is_in_list: True if the comma directly follows an option, as in "while A, B and C".
     """
-    if _GOES_ON.match(text, end):
+    if _BEGINS_CLAUSE.match(text, end):
         return True
     return not is_in_list and _CONCEDES.match(text, start) is not None
-
-
-MAX_CLAUSE = 600
-"""The greatest length of a clause, in characters.
-
-Longer clauses are cut, so that the time for reading is proportional to the length of the text.
-"""
 
 
 def _headed_items(text: str, lines: Sequence[Line]) -> set[int]:
@@ -213,7 +216,7 @@ def _headed_items(text: str, lines: Sequence[Line]) -> set[int]:
         line = lines[number]
         if line.item is None or text[line.start - 2 : line.start] != ":\n":
             continue
-        if not _HEADS.search(text, lines[number - 1].start, line.start):
+        if not _ENDS_AS_HEADING.search(text, lines[number - 1].start, line.start):
             continue
         following = None
         if number + 1 < len(lines):
@@ -229,32 +232,38 @@ def _bounds(
     """Return the starts of the clauses, and the end of the text.
 
     No clause ends inside a mention, such as "B. Duodenal ulcer", or between a heading and its line.
+
+    Args:
+        original: the text.
+        text: the text in lower case.
+        mentions: all mentions in the text.
+        headed: the starts of the lines below a heading.
     """
     bounds = [0]
-    number = 0  # the number of the mention that ends at or after the break
+    number = 0  # the number of the first mention that ends after the start of the break
     breaks = _BREAKS_OF_LOWER_CASE if original == text else _BREAKS
-    for point in breaks.finditer(original):
-        while number < len(mentions) and mentions[number].end <= point.start():
+    for break_ in breaks.finditer(original):
+        start = break_.start()
+        while number < len(mentions) and mentions[number].end <= start:
             number += 1
-        if number < len(mentions) and mentions[number].start <= point.start():
+        is_in_mention = number < len(mentions) and mentions[number].start <= start
+        if is_in_mention or break_.end() in headed:
             continue
-        if point.end() in headed:
-            continue
-        if point[0] == ",":
-            is_in_list = number > 0 and mentions[number - 1].end == point.start()
-            if not _ends_clause(text, point.end(), bounds[-1], is_in_list=is_in_list):
+        if break_[0] == ",":
+            is_in_list = number > 0 and mentions[number - 1].end == start
+            if not _ends_clause(text, break_.end(), bounds[-1], is_in_list=is_in_list):
                 continue
-        if point[0].startswith(".") and _ABBREVIATION.search(
-            text, max(bounds[-1], point.start() - 8), point.start()
-        ):
-            continue
-        bounds.append(point.end())
+        if break_[0].startswith("."):
+            word_start = max(bounds[-1], start - _ABBREVIATION_LENGTH)
+            if _ABBREVIATION.search(text, word_start, start):
+                continue
+        bounds.append(break_.end())
     bounds.append(len(text))
-    return list(_cut(bounds, mentions))
+    return list(_with_long_clauses_cut(bounds, mentions))
 
 
-def _cut(bounds: Sequence[int], mentions: Sequence[Mention]) -> Iterator[int]:
-    """Yield the bounds, with further bounds inside clauses that are too long.
+def _with_long_clauses_cut(bounds: Sequence[int], mentions: Sequence[Mention]) -> Iterator[int]:
+    """Yield the bounds, with further bounds inside clauses that are longer than `MAX_CLAUSE`.
 
     No bound lies inside a mention.
     """

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 
 from eval_factory.reading.phrases import any_of
 
-MAX_MARKS = 30
+MAX_COMBINING = 30
 """The greatest number of combining marks per letter, as in Unicode's stream-safe text (UAX #15)."""
 
+# The marks around thinking, as regular expressions
 _TAGS = "think|seed:think|thinking|thought|reasoning|scratchpad"
-_BEGINS = (
+_BEGIN_MARKS = (
     "<unused94>",  # MedGemma
     rf"<(?:{_TAGS})>",  # DeepSeek, Qwen and many others
     r"\[THINK\]",  # Magistral
@@ -23,7 +24,7 @@ _BEGINS = (
     r"<\|channel\|>analysis",  # gpt-oss
     r"\A\s*#+ *Thinking *:?$",  # HuatuoGPT
 )
-_ENDS = (
+_END_MARKS = (
     "<unused95>",
     rf"</(?:{_TAGS})>",
     r"\[/THINK\]",
@@ -31,9 +32,10 @@ _ENDS = (
     r"<\|channel\|>final(?:<\|message\|>)?",
     r"^#+ *Final Response *:?$",
 )
-_THINKING_BEGINS = re.compile("|".join(_BEGINS), re.IGNORECASE | re.MULTILINE)
-_THINKING_ENDS = re.compile("|".join(_ENDS), re.IGNORECASE | re.MULTILINE)
+_THINKING_BEGINS = re.compile("|".join(_BEGIN_MARKS), re.IGNORECASE | re.MULTILINE)
+_THINKING_ENDS = re.compile("|".join(_END_MARKS), re.IGNORECASE | re.MULTILINE)
 
+# The marks of chat templates around a turn of a conversation
 _TURN_ENDS = re.compile(
     r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return)\|>|<end_of_turn>|<eos>|</s>"
     "|<\uff5cend\u2581of\u2581sentence\uff5c>"  # DeepSeek
@@ -46,7 +48,7 @@ _TURN_BEGINS = re.compile(
 _NEXT_QUESTION = re.compile(rf"\n{any_of('next_question')} *:", re.IGNORECASE)
 
 _LATEX_BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
-"""A box with its content up to the closing brace: in "\\boxed{7} of 9", the answer is 7."""
+"""A box with its content up to the closing brace: "\\boxed{7}" in "\\boxed{7} of 9"."""
 _BOX = re.compile(r"<\|begin_of_box\|>|\\boxed(?=\{)|<(?:final[ _])?answer>", re.IGNORECASE)
 _SIGNS_OF_TEMPLATES = ("<", "[", "◁", "#", "\\boxed")
 """Each mark of thinking, of a template or of a box contains at least one of these signs.
@@ -54,10 +56,11 @@ _SIGNS_OF_TEMPLATES = ("<", "[", "◁", "#", "\\boxed")
 A text without these signs is not searched for marks, which saves time.
 """
 
+# Marks of Markdown and LaTeX, and the signs of which such a mark has at least one
 _LINE_MARK = re.compile(r"```\w*|(?:[#>]+|[-•*])[ \t]+|#+")
-_SIGNS_OF_LINES = frozenset("`#>-•*")
+_SIGNS_OF_LINE_MARKS = frozenset("`#>-•*")
 _INLINE_MARK = re.compile(r"[*_$`{}]|</?[a-z]{1,10}>|\\(?:textbf|text|mathrm|mathbf)|\\[()\[\]]")
-_SIGNS_OF_MARKS = ("*", "_", "$", "`", "{", "}", "<", "\\")
+_SIGNS_OF_INLINE_MARKS = ("*", "_", "$", "`", "{", "}", "<", "\\")
 _TO_ASCII = 0xFEE0  # the difference between the code of a full-width sign and its ASCII sign
 _FULL_WIDTH = {code: code - _TO_ASCII for code in range(0xFF01, 0xFF5F)}
 _DOUBLE_QUOTES = dict.fromkeys((0x201C, 0x201D, 0x201E, 0xAB, 0xBB), '"')
@@ -69,9 +72,9 @@ _PLAIN_SIGNS: dict[int, int | str] = {
     **_SINGLE_QUOTES,
     **_DASHES,
 }
+# A tick or a cross at the end of a line is a verdict on the option: "B. Duodenal ulcer \u2713".
 _TICK = re.compile(r"[ |*]*[\u2713\u2714\u2705]\ufe0f?(?=[ |*]*$)", re.MULTILINE)
 _CROSS = re.compile(r"[ |*]*[\u2717\u2718\u274c]\ufe0f?(?=[ |*]*$)", re.MULTILINE)
-"""A tick or a cross at the end of a line is a verdict on its option: "B. Duodenal ulcer \u2713"."""
 _ABBREVIATIONS = re.compile(r"(?<!\w)([ie])\. ?([eg])\.")
 """Abbreviations whose letters are not labels of options: "i.e." and "e.g."."""
 _SIGNS_OF_ABBREVIATIONS = (".g.", ". g.", ".e.", ". e.")
@@ -117,25 +120,30 @@ def plain_text(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFC", _with_bounded_marks(text)).translate(_PLAIN_SIGNS)
         text = _CROSS.sub(": incorrect", _TICK.sub(": correct", text))
+    plain = _without_line_marks(text)
+    if _has_any(plain, _SIGNS_OF_INLINE_MARKS):
+        plain = _INLINE_MARK.sub("", plain)
+    if _has_any(plain, _SIGNS_OF_ABBREVIATIONS):
+        plain = _ABBREVIATIONS.sub(r"\1\2", plain)
+    lines = []
+    for line in plain.split("\n"):
+        words = line.split()
+        if words:
+            lines.append(" ".join(words))
+    return "\n".join(lines)
+
+
+def _without_line_marks(text: str) -> str:
+    """Return a text without the marks of headings, items and quotations at the starts of lines."""
     lines = []
     for line in text.split("\n"):
         words = line.strip()
-        if words and words[0] in _SIGNS_OF_LINES:
+        if words and words[0] in _SIGNS_OF_LINE_MARKS:
             mark = _LINE_MARK.match(words)
             if mark is not None:
                 words = words[mark.end() :]
         lines.append(words)
-    plain = "\n".join(lines)
-    if _has_any(plain, _SIGNS_OF_MARKS):
-        plain = _INLINE_MARK.sub("", plain)
-    if _has_any(plain, _SIGNS_OF_ABBREVIATIONS):
-        plain = _ABBREVIATIONS.sub(r"\1\2", plain)
-    spaced = []
-    for line in plain.split("\n"):
-        words_of_line = line.split()
-        if words_of_line:
-            spaced.append(" ".join(words_of_line))
-    return "\n".join(spaced)
+    return "\n".join(lines)
 
 
 def _has_any(text: str, signs: Iterable[str]) -> bool:
@@ -144,23 +152,23 @@ def _has_any(text: str, signs: Iterable[str]) -> bool:
 
 
 def _with_bounded_marks(text: str) -> str:
-    """Return a text with at most `MAX_MARKS` combining marks in a row.
+    """Return a text with at most `MAX_COMBINING` combining marks in a row.
 
-    Normalising sorts the marks of each letter, in a time that grows with the square of their
-    number.
+    Normalising sorts the marks of each letter. The time for this grows with the square of the
+    number of marks.
     """
     if not _MAY_COMBINE.search(text):
         return text
-    letters = []
-    marks = 0
-    for letter in text:
-        if unicodedata.combining(letter):
+    characters = []
+    marks = 0  # the number of combining marks in a row, up to this character
+    for character in text:
+        if unicodedata.combining(character):
             marks += 1
         else:
             marks = 0
-        if marks <= MAX_MARKS:
-            letters.append(letter)
-    return "".join(letters)
+        if marks <= MAX_COMBINING:
+            characters.append(character)
+    return "".join(characters)
 
 
 def before_next_question(text: str) -> str:

@@ -12,10 +12,10 @@ from eval_factory.reading.mention import Form, Mention
 from eval_factory.reading.phrases import UNSPACED, WORD_BEGIN, WORD_END, any_of, compiled
 
 _FILLER = rf"(?:\W|{any_of('filler')}{WORD_END})*"
-OBJECT = rf"(?P<fill>{_FILLER})"
-"""Words between a cue and its option: "clearly the option (" in "the answer is clearly the option
-(B".
+"""The text between a cue and its option: "clearly the option (" in "the answer is clearly the
+option (B".
 """
+FILL = rf"(?P<fill>{_FILLER})"
 
 _IS = rf"(?:{WORD_BEGIN}{any_of('is')}{WORD_END}|{any_of('is_sign')})"
 _VERB = (
@@ -28,55 +28,64 @@ _APPOSITION = r"(?:\W*['\"(][^'\"()]{1,120}['\")]|[^,.;()]{1,80},)?"
 ulcer, is".
 """
 
-# Cues before an option
-SAID = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('answer')})(?:,? [\w'()-]+){{0,7}}? ?{_IS}{OBJECT}")
-SAID_DIRECTLY = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('answer_directly')}){OBJECT}")
+# Cues before an option. The group "cue" matches the first words of a cue, such as "the answer" in
+# "the answer is". The group "fill" matches the filler words after the cue.
+SAID = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('answer')})(?:,? [\w'()-]+){{0,7}}? ?{_IS}{FILL}")
+SAID_DIRECTLY = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('answer_directly')}){FILL}")
 _TO_BE = rf"(?:(?<= )(?:is|are|would be|should be|was|will be){WORD_END}|:)"
 PREFERRED = compiled(
-    rf"(?<!less )(?<!least )(?<!\w)(?P<cue>{any_of('preferred')}) [^;:]{{0,160}}?{_TO_BE}{OBJECT}"
+    rf"(?<!less )(?<!least )(?<!\w)(?P<cue>{any_of('preferred')}) [^;:]{{0,160}}?{_TO_BE}{FILL}"
 )
-POINTS_TO = compiled(rf"(?<!\w)(?P<cue>{any_of('points_to')}){OBJECT}")
-CHOSEN = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('choose')}){OBJECT}")
+POINTS_TO = compiled(rf"(?<!\w)(?P<cue>{any_of('points_to')}){FILL}")
+CHOSEN = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('choose')}){FILL}")
 ANY = compiled(
     rf"{WORD_BEGIN}{any_of('answer', 'answer_directly', 'choose', 'points_to', 'preferred')}"
 )
-"""Finds a beginning of one of the cues above.
-
-Most clauses have none, so a search for these words first saves time.
+"""Finds the beginning of any of the cues above. Most clauses have no cue: a search for these words
+saves the time of the other searches.
 """
 THEREFORE = compiled(rf"\W*(?:and )?{any_of('therefore')}{WORD_END}")
 THEREFORE_ALONE = compiled(rf"{THEREFORE.pattern}{_FILLER}")
+# "Therefore, the material used most is"
 THEREFORE_IS = compiled(rf"{THEREFORE.pattern}.*?\w.*? (?:is|are|would be){_FILLER}")
 IT_IS = compiled(
     rf"\W*(?:(?:and|but|here|in this case|{any_of('therefore')}),? ){{0,2}}"
     rf"(?:it|this|that)(?: is|'s| must be| has to be| should be| would be){_FILLER}"
 )
+# "not A but"
 NOT_BUT = compiled(rf".*(?<!\w)(?:not|nicht|no|non|pas)(?!\w).*?,? ?(?:but|sondern|sino){_FILLER}")
+# "this leaves"
 MAKES = compiled(
     rf"(?:(?:makes|making|leaves|leaving)(?: it| us with| only)?|left with) {_FILLER}$"
 )
 
+# "The next step"
 _STEPS = compiled(
     r"(?<!\w)(first|initial|second|third|next|last|final)(?: \w+){0,2}"
     r" (?:steps?|thing to do|thing you)(?!\w)"
 )
 
 # Cues behind an option
-# After such a cue, no words may restrict the statement to another case: "B is the answer in ...".
-_ELSEWHERE = r"(?! (?:in|for|if|when|only|to)(?! (?:this|the (?:question|patient|case|above))))"
+# After some cues, no words may restrict the statement to another case: "B is the answer in ...".
+_NOT_IN_OTHER_CASE = (
+    r"(?! (?:in|for|if|when|only|to)(?! (?:this|the (?:question|patient|case|above))))"
+)
 CALLED_ANSWER = compiled(
-    rf"{_APPOSITION}\W*{_VERB} {_ADVERB}{any_of('is_answer')}{WORD_END}{_ELSEWHERE}"
+    rf"{_APPOSITION}\W*{_VERB} {_ADVERB}{any_of('is_answer')}{WORD_END}{_NOT_IN_OTHER_CASE}"
 )
 CALLED_RIGHT = compiled(rf"{_APPOSITION}\W*{_VERB} {_ADVERB}{any_of('is_right')}{WORD_END}")
 CALLED_PREFERRED = compiled(
-    rf"\W*(?:{_VERB} )?{_ADVERB}{any_of('is_preferred')}{WORD_END}{_ELSEWHERE}"
+    rf"\W*(?:{_VERB} )?{_ADVERB}{any_of('is_preferred')}{WORD_END}{_NOT_IN_OTHER_CASE}"
 )
-_IT = r"(?:(?:but|however),? )?(?:(?:this|that|it|which) (?:(?:option|choice|answer|one) )?)?"
+_THIS_OPTION = (
+    r"(?:(?:but|however),? )?(?:(?:this|that|it|which) (?:(?:option|choice|answer|one) )?)?"
+)
 _CALLED_WRONG = compiled(
-    rf"(?:\W*{_IT}(?:{_VERB}|would|could|seems?|can) (?:\w+ ){{0,2}}?| ?[:(-]+ ?)"
+    rf"(?:\W*{_THIS_OPTION}(?:{_VERB}|would|could|seems?|can) (?:\w+ ){{0,2}}?| ?[:(-]+ ?)"
     rf"{any_of('wrong')}{WORD_END}"
 )
 IS_UTMOST = compiled(r" (?:is|are|would be) (?:the )?(?:most|least|only|best)(?!\w)")
+# "the answer" in "which makes B the answer"
 AS_ANSWER = compiled(rf"{_APPOSITION}\W+(?:as )?(?:the )?{any_of('is_answer')}{WORD_END}")
 AS_PREFERRED = compiled(rf"{_APPOSITION}\W+(?:as )?(?:the )?{any_of('is_preferred')}{WORD_END}")
 
@@ -94,11 +103,11 @@ SUBJECT = compiled(
 """
 
 _DOUBT = compiled(rf"(?<!\w){any_of('doubt')}{WORD_END}|n't{WORD_END}")
-_NOT_ASKED_FOR = re.compile(r"(?:that|which|who) (?:is|are|does|do|has) not")
+_OF_REQUESTED_OPTION = re.compile(r"(?:that|which|who) (?:is|are|does|do|has) not")
 _CONCESSION = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession', 'supposition')}{WORD_END}")
 _CONDITION = compiled(rf"(?<!\w){any_of('condition')}{WORD_END}")
 
-_OF_OTHERS = compiled(
+_OF_OTHER_PATIENTS = compiled(
     r" (?:in|for) (?:an?|another|other|children|adults|infants|women|men|patients|pregnant)(?!\w)"
 )
 _DENIED_BEHIND = compiled(rf"[^.\n]{{0,4}}{any_of('denied_behind')}")
@@ -107,45 +116,52 @@ _REASON = compiled(rf"['\")\]]*,? {any_of('reason')}{WORD_END}")
 _AFTER_LABEL = compiled(
     rf"['\")\]]*,? (?:{any_of('reason', 'after_label')}|{_VERB} {any_of('is_right')}){WORD_END}"
 )
+# the signs after an option's name that end the name
 _LABEL_ENDS = re.compile(rf"[)\]](?=\s)|['\")\]]*\s*(?:$|[.!;:,(\n。、{UNSPACED}-])")
 _TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;(\n。]|, not )")
 _COMMON_TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;:,(\n。-])")
 
 
+def after_last_comma(before: str) -> str:
+    """Return the words after the last comma: only these words refer to the following option."""
+    return before.rpartition(",")[2]
+
+
 def joins(between: str) -> bool:
-    """Return True if the words between two labels join them: "C) the first text, and D"."""
+    """Return True if the words between two options join them: "C) the first text, and D"."""
     return _JOINS.search(between) is not None
 
 
 def is_step_of_plan(match: re.Match[str]) -> bool:
-    """Return True if a cue names a step of a plan, and the text names another step.
+    """Return True if the cue of a match names a step of a plan, and the text names another step.
 
     Example: "First ... The next step is B".
     """
     if not _STEPS.search(match["cue"]):
         return False
-    return len(set(_STEPS.findall(match.string))) > 1
+    names_of_steps = set(_STEPS.findall(match.string))
+    return len(names_of_steps) > 1
 
 
 def is_doubted(before: str) -> bool:
-    """Return True if these words deny the following option: "it is unlikely that".
+    """Return True if the words before an option doubt or deny it: "it is unlikely that".
 
     Words that describe the requested option do not count: "the one that is not".
     """
-    return _DOUBT.search(_NOT_ASKED_FOR.sub("", before)) is not None
+    return _DOUBT.search(_OF_REQUESTED_OPTION.sub("", before)) is not None
 
 
 def is_denied_behind(after: str) -> bool:
-    """Return True if a negation follows the option, as in Japanese."""
+    """Return True if the words after an option begin with a negation, as in Japanese."""
     return _DENIED_BEHIND.match(after) is not None
 
 
 def is_said_of_others(after: str) -> bool:
-    """Return True if the statement is about other patients: "The answer would be B in a child".
+    """Return True if the words after an option name other patients.
 
-    An option that is right for another question is not the answer to this question.
+    In "The answer would be B in a child", B is not the answer to the question.
     """
-    return _OF_OTHERS.match(after) is not None
+    return _OF_OTHER_PATIENTS.match(after) is not None
 
 
 def is_supposed(clause: Clause) -> bool:
@@ -155,7 +171,7 @@ def is_supposed(clause: Clause) -> bool:
 
 
 def is_called_wrong(after: str) -> bool:
-    """Return True if the words after an option call it wrong.
+    """Return True if the words after an option call the option wrong.
 
     Examples: "is incorrect", ". This option is wrong". The words "is not a virus" and "this
     statement is false" do not count: a question may ask for a false statement.
@@ -172,7 +188,5 @@ def ends_at(mention: Mention, after: str) -> bool:
         return True
     if mention.form is Form.LABEL:
         return _LABEL_ENDS.match(after) is not None or _AFTER_LABEL.match(after) is not None
-    end = _TEXT_ENDS
-    if mention.is_common:
-        end = _COMMON_TEXT_ENDS
-    return end.match(after) is not None or _REASON.match(after) is not None
+    text_ends = _COMMON_TEXT_ENDS if mention.is_common else _TEXT_ENDS
+    return text_ends.match(after) is not None or _REASON.match(after) is not None

@@ -9,14 +9,14 @@ import json
 import re
 from typing import Any
 
-# The key of a field for an answer consists of `_KEY` (may be empty), `_NAME` and `_END` (may be
+# The key of a field for an answer consists of `_BEGIN` (may be empty), `_NAME` and `_END` (may be
 # empty): "final_answer", "answer_choice".
-_KEY = r"(?:(?:final|correct|best|selected|chosen|your|my|predicted)[ _]?)?"
+_BEGIN = r"(?:(?:final|correct|best|selected|chosen|your|my|predicted)[ _]?)?"
 _NAME = r"(?:answer|choice|option|letter|label|prediction|antwort|respuesta|resposta|réponse)"
 _END = r"(?:[ _](?:letter|choice|option|label|text))?"
-_ANSWER_KEY = re.compile(f"{_KEY}{_NAME}{_END}", re.IGNORECASE)
-_CUT_OFF = re.compile(
-    rf"[\"']({_KEY}{_NAME}{_END})[\"']\s*:\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^'\n]*)'|([-+]?\d[\d.]*|null))",
+_ANSWER_KEY = re.compile(f"{_BEGIN}{_NAME}{_END}", re.IGNORECASE)
+_FIELD_OF_CUT_OFF_OBJECT = re.compile(
+    rf"[\"']({_BEGIN}{_NAME}{_END})[\"']\s*:\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^'\n]*)'|([-+]?\d[\d.]*|null))",
     re.IGNORECASE,
 )
 _DECODER = json.JSONDecoder(strict=False)
@@ -26,22 +26,23 @@ _OBJECT = re.compile(r"\{\s*(?:[\"'{]|$)")  # the beginning of an object, also i
 def answer_fields(text: str) -> list[str] | None:
     """Return the values of the fields that contain an answer; None if the text is not JSON.
 
-    Return an empty list if the JSON objects have no field for an answer, or if the value of this
-    field is null. In an object that was cut off, fields for an answer are found by their form.
+    Return an empty list if the JSON objects have no field for an answer, or if its value is null.
+    If an object was cut off, its fields are found by a regular expression.
     """
     begin = _OBJECT.search(text)
     if begin is None:
         return None
     values = _values_in(text, begin.start())
-    # If no object has such a field, a text before the first object may state the answer.
-    if values is not None and (values or not text[: begin.start()].strip()):
+    has_text_before = bool(text[: begin.start()].strip())
+    # If no object has a field for an answer, the text before the objects may state the answer.
+    if values or (values is not None and not has_text_before):
         return values
-    matches = _CUT_OFF.findall(text)
+    matches = _FIELD_OF_CUT_OFF_OBJECT.findall(text)
     if matches:
-        # A match has the key and three forms of the value, of which one is not empty: in double
-        # quotes, in single quotes, and a number or null.
+        # A match has the key, then the value in double quotes, in single quotes, or as a number or
+        # null. The other two are empty.
         return ["".join(match[1:]) for match in matches if match[3] != "null"]
-    if text.lstrip().startswith("{"):  # the whole answer is an object, without such a field
+    if text.lstrip().startswith("{"):  # the text is an object without a field for an answer
         return []
     return None
 
@@ -53,22 +54,22 @@ def _values_in(text: str, start: int) -> list[str] | None:
     """
     values: list[str] = []
     begin = _OBJECT.search(text, start)
-    is_first = True
+    is_any_complete = False
     while begin is not None:
         try:
             parsed, end = _DECODER.raw_decode(text, begin.start())
         except (ValueError, RecursionError):
             break
+        is_any_complete = True
         values.extend(_values(parsed, is_answer=False))
-        is_first = False
         begin = _OBJECT.search(text, end)
-    if is_first:
+    if not is_any_complete:
         return None
     return values
 
 
 def _inner_values(value: dict[str, Any]) -> list[str]:
-    """Return the answers in the inner objects of an object: {"final": {"answer": "B"}}."""
+    """Return the answers in the inner objects of an object, such as {"final": {"answer": "B"}}."""
     answers: list[str] = []
     for inner in value.values():
         if isinstance(inner, dict):
@@ -81,8 +82,8 @@ def _values(value: Any, *, is_answer: bool) -> list[str]:
 
     Args:
         value: the parsed JSON value.
-        is_answer: True if the value belongs to a field for an answer: numbers and texts are then
-            answers. False: only the fields for an answer in an object count.
+        is_answer: True if the value belongs to a field for an answer. Numbers and texts are then
+            answers; otherwise only an object can have answers, in its fields for an answer.
     """
     if isinstance(value, dict):
         answers: list[str] = []

@@ -1,4 +1,4 @@
-"""Defines a mention: a place in a text that names an option."""
+"""Defines a mention: a passage of a text that names an option."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Form(Enum):
 
 
 class Mention(NamedTuple):
-    """A place `text[start:end]` that names an option."""
+    """The passage `text[start:end]` of a text, which names an option."""
 
     label: str
     start: int
@@ -25,8 +25,8 @@ class Mention(NamedTuple):
     is_marked: bool = False  # True for "option B", "(B)", "'B'": certainly a label, not a word
     is_common: bool = False  # True if the option's text is a frequent word: "no", "maybe"
     is_word: bool = False  # True if the label may be a word: "A patient", "B cells"
-    # True if a capitalised word follows the label: "B Coxiella". This word may be the option's text
-    # in another spelling
+    # True if a capitalised word follows the label: "B Coxiella". The word may be a misspelt text of
+    # the option.
     is_before_name: bool = False
     text_label: str | None = None  # for a conflict: the label of the option that the text names
 

@@ -15,10 +15,12 @@ from eval_factory.reading.option_texts import cut_text, mentions_by_text, option
 from eval_factory.reading.phrases import any_of, compiled_for_any_case
 
 _BETWEEN = re.compile(r"[\s.,:;)\]'\"(/-]{1,5}(?:ie +)?")
+"""The signs between a label and the text after it: "B. Duodenal ulcer"."""
 _OR = r"(?:,? ?(?:or|which is|that is|ie,?) )?"
 _TO_LABEL = compiled_for_any_case(
     rf"['\",]{{0,3}}(?: ?{_OR}[(\[]?|\. ?[(\[]|: )(?:{any_of('option')}[ :]{{1,2}})?['\"(]?"
 )
+"""The words between a text and the label after it: "colonoscopy (option B)"."""
 _HEADING_SIGNS = {".", ")", ":", "]"}
 
 
@@ -27,7 +29,7 @@ def find_mentions(text: str, options: Mapping[str, str]) -> list[Mention]:
 
     Args:
         text: the answer without thinking and markup.
-        options: label -> text of each option.
+        options: dict from label to the option's text.
     """
     words = words_of(in_lower_case(text))
     texts = option_texts(tuple(options.items()))
@@ -49,12 +51,13 @@ def _joined(text: str, mentions: Sequence[Mention]) -> list[Mention]:
     while number < len(mentions):
         mention = mentions[number]
         pair = _pair(text, mention, mentions[number + 1 : number + 3])
-        number += 1
         if pair is not None:
             joined.append(pair)
-            number += 1
-        elif not mention.is_word:
+            number += 2
+            continue
+        if not mention.is_word:
             joined.append(mention)
+        number += 1
     return joined
 
 
@@ -84,9 +87,9 @@ def _pair(text: str, mention: Mention, later: Sequence[Mention]) -> Mention | No
         return None  # In "A cohort study", A is an article.
     if mention.label == following.label:
         return mention._replace(end=following.end, form=Form.BOTH, is_marked=True, is_word=False)
-    # From here on, the label and the text belong to two options. This is a conflict only if the
-    # label stands before the text like a heading ("B. Colitis"), if the text has no label of its
-    # own behind it, and if the text is not a frequent word.
+    # Here, the label and the text belong to two options. This is a conflict only if the label
+    # stands before the text like a heading ("B. Colitis"), if no label of the text's option follows
+    # the text, and if the text is not a frequent word.
     text_has_label = len(later) == 2 and _has_label(text, following, later[1])
     is_heading = between.strip()[:1] in _HEADING_SIGNS or between == ", "
     if not is_heading or text_has_label or following.is_common:

@@ -28,7 +28,7 @@ class Words:
     """The words of a text, without apostrophes and in American spelling, and their positions."""
 
     texts: tuple[str, ...]  # the normalised words
-    # start and end of each word in turn, as positions in the text; at last, the text's end
+    # the positions of each word's start and end in turn; at last, the end of the text
     bounds: Sequence[int]
     distinct: frozenset[str]  # the distinct words
 
@@ -46,10 +46,10 @@ def words_of(lower: str) -> Words:
     pattern = _WORD
     if lower.isascii():
         pattern = _ASCII_WORD
-    pieces = pattern.split(lower)  # the text between words, and the words, in turn
-    # The end of each piece: the text before a word ends where the word starts.
-    bounds = list(accumulate(map(len, pieces)))
+    pieces = pattern.split(lower)  # in turn: a text between words, and a word
     texts = pieces[1::2]
+    # The ends of all pieces: the text before a word ends where the word starts.
+    bounds = list(accumulate(map(len, pieces)))
     normalised = _normalised(texts)
     if normalised:
         texts = [normalised.get(word, word) for word in texts]
@@ -62,7 +62,7 @@ def has_words(text: str) -> bool:
 
 
 def _normalised(texts: Sequence[str]) -> dict[str, str]:
-    """Return word -> normalised word, for each word with an apostrophe or a British spelling."""
+    """Return a dict from each word with an apostrophe or a British spelling to its normal form."""
     normalised = {}
     for word in filter(_MAY_NEED_NORMALISING.search, set(texts)):
         normalised[word] = american(word.replace("'", ""))
@@ -80,7 +80,5 @@ def in_lower_case(text: str) -> str:
     letters = []
     for letter in text:
         small = letter.lower()
-        if len(small) > 1:
-            small = letter
-        letters.append(small)
+        letters.append(letter if len(small) > 1 else small)
     return "".join(letters)

@@ -15,24 +15,26 @@ from eval_factory.reading.phrases import any_of, compiled_for_any_case
 
 MAX_LABEL = 2
 """The greatest length of a label in characters; a longer label ("yes") is read as a text."""
-MAX_SUFFIXED = MAX_LABEL + 3  # the greatest length of a label with a suffix
+MAX_SUFFIXED = MAX_LABEL + 3  # with a suffix, but without its apostrophe
 
 _OPTION_BEFORE = compiled_for_any_case(rf"(?<!\w){any_of('option')} ['\"(\[]{{0,2}}\Z")
 _BEFORE = 24  # the number of characters before a label in which "option" or an article is searched
 _SUFFIX = compiled_for_any_case(rf"{any_of('suffix')}(?!\w)")
-_CLOSES = re.compile(r"[).:'](?!\w)")
-_IN_LINE = re.compile(r"\s*(?:\n|-\s)| (?:because|since|is (?:correct|right|the))\b")
+_CLOSES = re.compile(r"[).:'](?!\w)")  # the sign after the label in "b)"
+# the text after a label that begins a line: "b because"
+_AFTER_LABEL_IN_LINE = re.compile(r"\s*(?:\n|-\s)| (?:because|since|is (?:correct|right|the))\b")
 _ARTICLE = re.compile(r"(?<!\w)(?:the|an?) \Z")
 _ENDS_TEXT = re.compile(r"[.)\]'\"\s]{0,5}\Z")
 _IN_A_WORD = re.compile(r"-\S|[/.](?![A-Z])\w|'\w")
 """Signs after a letter that show that the letter is part of a word: "D-dimer", "e.g", "I'm"."""
 _NEXT_WORD = re.compile(r" ([^\W\d_]+)")
-_STEP = re.compile(r"[.)]? [^\W\d_]")
+_AFTER_STEP = re.compile(r"[.)]? [^\W\d_]")  # the text after the number in "1. First"
+# words that are no noun: in "B is", the letter is a label, but not in "B cells"
 _NO_NOUN = compiled_for_any_case(rf",? {any_of('reason', 'after_label', 'joiner', 'verb')}(?!\w)")
 _SPECIES = frozenset(phrases.words("species"))
-_LATIN_WORD = re.compile(r"\. ([a-z]+)")
-_OPENS = {"(", "[", "'", '"'}
-_CLOSING = {")", "]", "'", '"', ":"}
+_LATIN_WORD = re.compile(r"\. ([a-z]+)")  # the name of a species after the letter of its genus
+_OPENING_SIGNS = {"(", "[", "'", '"'}
+_CLOSING_SIGNS = {")", "]", "'", '"', ":"}
 
 
 def mentions_by_label(
@@ -44,21 +46,21 @@ def mentions_by_label(
         text: the text.
         words: the words of the text.
         taken: the numbers of the words that belong to mentions by an option's text.
-        options: label -> text of each option.
+        options: dict from label to the option's text.
     """
     labels = {label.lower(): label for label in options if len(label) <= MAX_LABEL}
     has_suffixes = _SUFFIX.search(text) is not None
     for number, word in enumerate(words.texts):
         # `words.texts` has no apostrophes: the word of "B'dir" is "bdir".
-        is_possible = word in labels or (has_suffixes and len(word) <= MAX_SUFFIXED)
-        if not is_possible or number in taken:
+        may_be_label = word in labels or (has_suffixes and len(word) <= MAX_SUFFIXED)
+        if not may_be_label or number in taken:
             continue
         start = words.start(number)
         word_end = words.end(number)
         if word in labels:
             end = word_end
         elif "'" in text[start:word_end]:
-            end = text.index("'", start)
+            end = text.index("'", start)  # a suffix follows
         else:
             continue
         label = labels.get(text[start:end].lower())
@@ -77,12 +79,12 @@ def _is_complete_word(text: str, end: int, word_end: int) -> bool:
 
 
 def _is_label(text: str, start: int, end: int, label: str, option_text: str) -> bool:
-    """Return True if the letters are a label, not part of a word or of a species' name."""
+    """Return True if `text[start:end]` is a label, not part of a word or of a species' name."""
     is_suffixed = text[end : end + 1] == "'" and _SUFFIX.match(text, end) is not None
     if _IN_A_WORD.match(text, end) and not is_suffixed:
         return False
     if text[start - 1 : start] == "'" and text[start - 2 : start - 1].isalpha():
-        return False
+        return False  # the end of a word: "I'd"
     # A label in lower case, "b" instead of "B", needs further signs of a label.
     if text[start:end] != label and not _is_lower_case_label(text, start, end):
         return False
@@ -92,8 +94,8 @@ def _is_label(text: str, start: int, end: int, label: str, option_text: str) -> 
 def _is_lower_case_label(text: str, start: int, end: int) -> bool:
     """Return True if a letter in lower case is used as a label.
 
-    Examples are "b)", "option b is", "it is b", and a letter at the beginning of a line. The "a" of
-    "a patient" is not a label, and neither is the "c" of a cut-off text "so the c".
+    Examples are "b)", "option b is", "it is b", and a letter at the beginning of a line. Not a
+    label are the "a" of "a patient", and the "c" of a text that was cut off: "so the c".
     """
     if _CLOSES.match(text, end):
         return True
@@ -102,17 +104,19 @@ def _is_lower_case_label(text: str, start: int, end: int) -> bool:
     if _OPTION_BEFORE.search(text, max(0, start - _BEFORE), start):
         return True
     # The letter before the label is "" at the start of the text.
-    if text[start - 1 : start] in ("", "\n") and _IN_LINE.match(text, end):
+    if text[start - 1 : start] in ("", "\n") and _AFTER_LABEL_IN_LINE.match(text, end):
         return True
-    is_article = start > 0 and text[start - 1 : end] == " a" and text[start - 2] not in ":-"
-    if _ARTICLE.search(text, max(0, start - _BEFORE), start):  # "so the c", a cut-off text
+    if _ARTICLE.search(text, max(0, start - _BEFORE), start):
         return False
+    is_article = start > 0 and text[start - 1 : end] == " a" and text[start - 2] not in ":-"
     return not is_article and _ENDS_TEXT.match(text, end) is not None
 
 
 def _mention(text: str, start: int, end: int, word_end: int, label: str) -> Mention:
-    """Return the mention of a label; the mention includes a suffix of the label."""
-    is_enclosed = text[start - 1 : start] in _OPENS and text[end : end + 1] in _CLOSING
+    """Return the mention of a label, from the label's start to the end of its suffix."""
+    is_enclosed = (
+        text[start - 1 : start] in _OPENING_SIGNS and text[end : end + 1] in _CLOSING_SIGNS
+    )
     is_named = _OPTION_BEFORE.search(text, max(0, start - _BEFORE), start) is not None
     is_marked = is_enclosed or is_named
     is_word = not is_marked and _is_word(text, end, label)
@@ -129,12 +133,12 @@ def _mention(text: str, start: int, end: int, word_end: int, label: str) -> Ment
 
 
 def _is_word(text: str, end: int, label: str) -> bool:
-    """Return True if a letter may be a word, or a digit the number of a step.
+    """Return True if a label may be a word, or the number of a step.
 
     Examples: "A patient", "B cells", "1. First".
     """
     if label.isdigit():
-        return _STEP.match(text, end) is not None
+        return _AFTER_STEP.match(text, end) is not None
     word = _NEXT_WORD.match(text, end)
     if word is None or _NO_NOUN.match(text, end):
         return False

@@ -31,15 +31,22 @@ class OptionText:
 def option_texts(options: tuple[tuple[str, str], ...]) -> tuple[OptionText, ...]:
     """Return the texts that identify an option, the longest first.
 
-    Texts that several options share, and texts that are themselves labels, are left out.
+    A text of several options, and a text that is itself a label, are left out.
+
+    Args:
+        options: label and text of each option.
     """
     labels = {label.casefold() for label, _ in options if len(label) == 1}
     texts = []
     for label, text in options:
         words = words_of(in_lower_case(_without_mark(label, text))).texts
-        is_short = len(words) == 1
-        if words and not (is_short and words[0] in labels):
-            texts.append(OptionText(label, words, is_short and words[0] in _COMMON))
+        if not words:
+            continue
+        is_one_word = len(words) == 1
+        if is_one_word and words[0] in labels:
+            continue
+        is_common = is_one_word and words[0] in _COMMON
+        texts.append(OptionText(label, words, is_common))
     counts = Counter(option.words for option in texts)
     unique = [option for option in texts if counts[option.words] == 1]
     return tuple(sorted(unique, key=lambda option: len(option.words), reverse=True))
@@ -78,17 +85,17 @@ def mentions_by_text(words: Words, texts: Sequence[OptionText]) -> tuple[list[Me
     return mentions, taken
 
 
-# A token limit may cut off an option's text. The numbers of letters that identify the option then:
-MIN_CUT_LETTERS = 8  # of the first word, if the text is cut after this word
+# A token limit may cut off an option's text. The smallest number of letters that identify it then:
+MIN_LETTERS_OF_WORD = 8  # of the first word, if the text is cut after this word
 MIN_LETTERS_OF_CUT_WORD = 5  # of the first word, if the text is cut inside this word
-MIN_LETTERS_BEHIND_A_WORD = 2  # of a later word that is cut
+MIN_LETTERS_OF_LATER_WORD = 2  # of a later word, if the text is cut inside that word
 
 
 def cut_text(words: Words, texts: Sequence[OptionText]) -> Mention | None:
     """Return the mention of an option whose text is cut off at the end of the answer.
 
-    The option's text must begin after one word, such as a label: "C. Calcium channel", "C. Serum
-    bil". Return None if the other words do not begin the text of exactly one option.
+    Only the first word of the answer, such as a label, may precede the text: "C. Calcium channel",
+    "C. Serum bil". Return None if the further words do not begin the text of exactly one option.
     """
     beginning = words.texts[1:]
     if not beginning:
@@ -107,8 +114,8 @@ def _begins_with(option: OptionText, beginning: tuple[str, ...]) -> bool:
         return False
     if option.words[index] == last:
         has_more_words = len(option.words) > len(beginning)
-        return has_more_words and (index > 0 or len(last) >= MIN_CUT_LETTERS)
-    min_letters = MIN_LETTERS_BEHIND_A_WORD if index > 0 else MIN_LETTERS_OF_CUT_WORD
+        return has_more_words and (index > 0 or len(last) >= MIN_LETTERS_OF_WORD)
+    min_letters = MIN_LETTERS_OF_LATER_WORD if index > 0 else MIN_LETTERS_OF_CUT_WORD
     return len(last) >= min_letters and option.words[index].startswith(last)
 
 
@@ -132,7 +139,10 @@ def _starts_of(words: Words, candidates: Sequence[int], option: OptionText) -> l
 
 
 def _by_initial(words: Words) -> dict[str, set[str]]:
-    """Return a mapping: first letter -> the words that are long enough to be found if misspelt."""
+    """Return a dict from letter to the words with this initial that may be misspelt.
+
+    Shorter words than `MIN_LENGTH` must be spelt exactly.
+    """
     by_initial: dict[str, set[str]] = {}
     for word in words.distinct:
         if len(word) >= MIN_LENGTH:
@@ -154,10 +164,8 @@ def _starts_of_misspelt(
     for first in range(len(words.texts) - len(option.words) + 1):
         if words.texts[first] not in spellings[0]:
             continue
-        for number, spellings_of_word in enumerate(spellings, first):
-            if words.texts[number] not in spellings_of_word:
-                break
-        else:  # no word broke off the loop, so all words fit
+        candidate = words.texts[first : first + len(spellings)]
+        if all(word in accepted for word, accepted in zip(candidate, spellings, strict=True)):
             starts.append(first)
     return starts
 
@@ -165,7 +173,7 @@ def _starts_of_misspelt(
 def _spellings(
     words: Words, by_initial: Mapping[str, set[str]], option: OptionText
 ) -> list[set[str]] | None:
-    """Return for each word of an option its accepted spellings in the answer.
+    """Return the accepted spellings of each word of an option.
 
     Return None if a word of the option does not occur in the answer in any spelling.
     """

@@ -11,6 +11,7 @@ _PHRASES: dict[str, Any] = packaged("reading/phrases.yml")
 
 UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Letters of languages that write no blanks between words, or no blank before a suffix."""
+# the beginning and the end of a word, as regular expressions
 WORD_BEGIN = rf"(?<![^\W_{UNSPACED}])"
 WORD_END = r"(?!\w)"
 
@@ -32,8 +33,8 @@ def any_of(*topics: str) -> str:
 def compiled(pattern: str) -> re.Pattern[str]:
     """Compile a pattern for texts in lower case.
 
-    A search takes half the time of a search that ignores case. In the pattern, `^` matches only at
-    the start of the text, and `$` only at its end.
+    A search in lower case takes half the time of a search that ignores case. In the pattern, `^`
+    matches only at the start of the text, and `$` only at its end.
     """
     return re.compile(pattern)
 

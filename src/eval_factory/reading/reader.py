@@ -24,6 +24,9 @@ answers again by this version.
 """
 
 _HEADING = compiled_for_any_case(rf"^((?:\w+ ){{0,2}}{any_of('answer')}) ?:?\n(?=.)")
+"""A line such as "Final answer" above another line."""
+# the beginnings of clauses after which earlier statements may not count: "Wait, that is wrong",
+# "This option is incorrect", "Or rather"
 _RETRACTION = compiled(rf"\W{{0,5}}(?:explanation: )?{any_of('retraction')}(?!\w)")
 _DENIAL = compiled(rf"\W{{0,5}}{any_of('denial')}(?!\w)")
 _CORRECTION = compiled(rf"\W{{0,5}}{any_of('correction')}(?!\w)")
@@ -46,7 +49,7 @@ class Reading:
     label: str | None = None  # the label of the stated option; None unless the kind is STATED
 
 
-NOTHING = Reading(Kind.NOTHING)
+_NOTHING_STATED = Reading(Kind.NOTHING)
 
 
 def stated_option(answer: str, options: Mapping[str, str]) -> str | None:
@@ -56,7 +59,7 @@ def stated_option(answer: str, options: Mapping[str, str]) -> str | None:
 
     Args:
         answer: the answer, with any thinking and markup.
-        options: label -> the option's text; an unknown text is empty, or the label itself.
+        options: dict from label to the option's text. An unknown text is empty, or the label.
     """
     return read_answer(answer, options).label
 
@@ -64,12 +67,12 @@ def stated_option(answer: str, options: Mapping[str, str]) -> str | None:
 def read_answer(answer: str, options: Mapping[str, str]) -> Reading:
     """Return the reading of an answer; the arguments are those of `stated_option`.
 
-    If the answer is JSON with several fields for an answer, their readings must agree: otherwise
-    the result is a conflict.
+    If the answer is JSON with several fields for an answer, the fields must have the same reading:
+    otherwise the result is a conflict.
     """
     text = answering_part(answer)
     if not options or not text.strip():
-        return NOTHING
+        return _NOTHING_STATED
     fields = answer_fields(text)
     if fields is None:
         return _read(text, options)
@@ -77,7 +80,7 @@ def read_answer(answer: str, options: Mapping[str, str]) -> Reading:
     if len(readings) == 1:
         return readings.pop()
     if not readings:
-        return NOTHING
+        return _NOTHING_STATED
     return Reading(Kind.CONFLICT)
 
 
@@ -85,12 +88,12 @@ def _read(text: str, options: Mapping[str, str]) -> Reading:
     """Return the reading of a text: an answer that is not JSON, or the value of a JSON field."""
     plain = _HEADING.sub(r"\1:\n", before_next_question(plain_text(text)))
     mentions = find_mentions(plain, options)
-    reading = NOTHING
+    reading = _NOTHING_STATED
     if mentions:
         document = read_document(plain, mentions)
         statements = without_denied(list(statements_in(document)), document)
         reading = weigh(without_corrected(statements, document))
-    if reading == NOTHING:
+    if reading == _NOTHING_STATED:
         label = affirmed(plain, options)
         if label is not None:
             return Reading(Kind.STATED, label)
@@ -100,10 +103,11 @@ def _read(text: str, options: Mapping[str, str]) -> Reading:
 def weigh(statements: Sequence[Statement]) -> Reading:
     """Return the reading that follows from all statements of an answer.
 
-    Statements of the greatest strength decide. The reading is a conflict if they disagree.
+    Only the statements of the greatest strength count. The reading is a conflict if these
+    statements disagree.
     """
     if not statements:
-        return NOTHING
+        return _NOTHING_STATED
     strongest = max(statement.strength for statement in statements)
     decisive = [statement for statement in statements if statement.strength == strongest]
     stated = {statement.labels for statement in without_narrowed(decisive)}
@@ -112,7 +116,7 @@ def weigh(statements: Sequence[Statement]) -> Reading:
     labels = stated.pop()
     if len(labels) > 1:
         return Reading(Kind.SEVERAL)
-    (label,) = labels
+    (label,) = labels  # the only label
     return Reading(Kind.STATED, label)
 
 
@@ -123,10 +127,11 @@ def without_narrowed(statements: Sequence[Statement]) -> list[Statement]:
     """
     remaining = []
     for statement in statements:
-        for later in statements:
-            if later.start > statement.start and later.labels < statement.labels:
-                break
-        else:
+        is_narrowed = any(
+            later.start > statement.start and later.labels < statement.labels
+            for later in statements
+        )
+        if not is_narrowed:
             remaining.append(statement)
     return remaining
 
@@ -140,47 +145,48 @@ def without_denied(statements: list[Statement], document: Document) -> list[Stat
     denials = [bound for bound in document.bounds if _DENIAL.match(document.text, bound)]
     if not denials:
         return statements
-    others = _starts_of_others(document)
+    other_options = _starts_of_other_options(document)
     remaining = []
     for statement in statements:
         number = bisect_right(denials, statement.start)
-        if number == len(denials) or denials[number] > others[statement.start]:
+        next_denial = denials[number] if number < len(denials) else None
+        if next_denial is None or next_denial > other_options[statement.start]:
             remaining.append(statement)
     return remaining
 
 
-def _starts_of_others(document: Document) -> dict[int, int]:
-    """Return a mapping: start of a mention -> start of the next mention of another option.
+def _starts_of_other_options(document: Document) -> dict[int, int]:
+    """Return a dict from the start of a mention to the start of the next mention of another option.
 
-    After the last such mention, the value is the length of the text.
+    If no mention of another option follows, the value is the length of the text.
     """
-    others = {}
+    starts = {}
     start_of_other = len(document.text)
     following = None
     for mention in reversed(document.mentions):
         if following is not None and following.label != mention.label:
             start_of_other = following.start
-        others[mention.start] = start_of_other
+        starts[mention.start] = start_of_other
         following = mention
-    return others
+    return starts
 
 
 def without_corrected(statements: list[Statement], document: Document) -> list[Statement]:
-    """Return the statements without those that the text retracts.
+    """Return the statements without those that the text retracts or corrects.
 
-    Example: "... is A. Wait, that is wrong. ...".
+    Examples: "... is A. Wait, that is wrong. ..."; "B, or rather A".
     """
     if not statements:
         return statements
-    last = max(statement.start for statement in statements)
-    clause_starts = {clause.start for clause in document.clauses}
+    last_statement = max(statement.start for statement in statements)
+    starts_of_clauses_with_option = {clause.start for clause in document.clauses}
     last_retraction = 0
     for bound in document.bounds:
         if _RETRACTION.match(document.text, bound):
             last_retraction = bound
-        # "B, or rather A" retracts B, but "The answer is B. Actually, it is rare" does not: a
-        # correction needs an option in its own clause, or a statement at or after its place.
-        is_followed = bound <= last or bound in clause_starts
-        if is_followed and _CORRECTION.match(document.text, bound):
+        # "The answer is B. Actually, it is rare" corrects nothing: a correction needs an option in
+        # its clause, or a later statement.
+        names_option = bound <= last_statement or bound in starts_of_clauses_with_option
+        if names_option and _CORRECTION.match(document.text, bound):
             last_retraction = bound
     return [statement for statement in statements if statement.start >= last_retraction]

@@ -1,4 +1,4 @@
-"""Recognises words that differ in their spelling alone.
+"""Recognises words that differ only in their spelling.
 
 Two words are the same if one is the British spelling of the other, or if both are long and one has
 one letter less. Words with a different letter are different words: abduction and adduction,
@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import re
 
+# the letters of a British spelling -> the letters of the American spelling
 _AMERICAN = {"ae": "e", "oe": "e", "our": "or", "is": "iz", "ys": "yz", "re": "er"}
 BRITISH = re.compile(
     r"ae|oe|(?<=..)our(?=s?$)|(?<=..)is(?=(?:e[ds]?|ing|ations?)$)|ys(?=(?:e[ds]?|ing)$)"
     r"|(?<=[bt])re(?=s?$)"
 )
 MIN_LENGTH = 7
-"""The smallest number of letters in words that are the same word despite one letter more or less.
-"""
+"""The smallest number of letters in words that may have one letter more or less."""
 
 
-def is_same_word(word: str, right: str) -> bool:
-    """Return True if `word` is the word `right` with one letter more or less.
-
-    `right` is a word in its right spelling, from an option's text; the option may be wrong.
-    """
-    length = len(word)
-    if abs(length - len(right)) != 1 or length < MIN_LENGTH or word[0] != right[0]:
+def is_same_word(word: str, expected: str) -> bool:
+    """Return True if `word` is the word `expected` with one letter more or less."""
+    if len(word) < MIN_LENGTH or len(expected) < MIN_LENGTH:
         return False
-    if len(right) < MIN_LENGTH or not (word.isalpha() and right.isalpha()):
+    if word[0] != expected[0] or not (word.isalpha() and expected.isalpha()):
         return False
-    return has_letter_left_out(word, right) or has_letter_left_out(right, word)
+    return has_letter_left_out(word, expected) or has_letter_left_out(expected, word)
 
 
 def american(word: str) -> str:

@@ -1,4 +1,4 @@
-"""Defines a statement: the options that one place of an answer states."""
+"""Defines a statement: the options that one passage of an answer states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Strength(IntEnum):
 
 @dataclass(frozen=True)
 class Statement:
-    """The options that one place of an answer states."""
+    """The options that one passage of an answer states: usually one option."""
 
     labels: frozenset[str]
     start: int  # the position of the first option in the text

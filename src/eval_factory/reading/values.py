@@ -13,16 +13,17 @@ _NEAR_NUMBER = re.compile(r"[^\d\n]{0,30}\d")
 
 
 def stated_value(answer: str) -> str:
-    """Return the text after the last "the answer is" that is followed by a number.
+    """Return the text after the last "the answer is" before a number.
 
-    If the answer has no such words, return the complete answer. Thinking and markup are removed. If
-    the answer is JSON, only its fields for the answer are read.
+    If the answer has no such words, return the complete answer. In both cases, the text has no
+    thinking and no markup. If the answer is JSON, only its fields for the answer are read.
     """
     text = answering_part(answer)
     fields = answer_fields(text)
     if fields:
         text = "\n".join(fields)
     plain = plain_text(text).replace("\N{MINUS SIGN}", "-")
+    # In lower case, the positions of the letters are the same.
     for match in reversed(list(SAID.finditer(in_lower_case(plain)))):
         if _NEAR_NUMBER.match(plain, match.start("fill")):
             return plain[match.start("fill") :].lstrip(" :=").strip()

@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from eval_factory.reading.phrases import any_of, compiled
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-_CONCLUDES = compiled(rf"\W*(?:\d+[.)] )?{any_of('conclusion')}(?!\w)")
+_CONCLUDES = compiled(rf"\W*(?:\d+[.)] )?{any_of('conclusion')}(?!\w)")  # "3. Therefore"
 _AFFIRMS = compiled(rf"(?<!\w){any_of('affirmation')}(?!\w)")
-_CLOSES = compiled(rf"{any_of('closing')}(?!\w)")
-_LIMITS = compiled(rf"(?<!\w){any_of('limit')}(?!\w)")
+_CLOSES = compiled(rf"{any_of('closing')}(?!\w)")  # "I hope this helps"
+_LIMITS = compiled(rf"(?<!\w){any_of('limit')}(?!\w)")  # words that deny or restrict: "not", "may"
 
 
 def affirmed(text: str, options: Mapping[str, str]) -> str | None:
     """Return the label of the option "yes" if the last sentence affirms the question; else None.
 
-    The options must include "yes" and "no".
+    None is also returned if the options do not include "yes" and "no".
     """
     labels = {option.strip().casefold(): label for label, option in options.items()}
     if not {"yes", "no"} <= labels.keys():

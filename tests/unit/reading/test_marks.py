@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from eval_factory.reading import stated_option
-from eval_factory.reading.cleaning import MAX_MARKS, plain_text
+from eval_factory.reading.cleaning import MAX_COMBINING, plain_text
 
 OPTIONS = {"A": "fever", "B": "cough", "C": "rash"}
 
@@ -51,7 +51,7 @@ def test_nothing_is_read_out_of_thinking_or_marks(answer: str) -> None:
 def test_a_letter_keeps_thirty_marks() -> None:
     """Normalising takes the square of the marks in a row: a hostile answer would cost minutes."""
     tower = "C" + "\u0316\u0301" * 1_000
-    assert len(plain_text(tower)) <= 1 + MAX_MARKS
+    assert len(plain_text(tower)) <= 1 + MAX_COMBINING
     assert plain_text("C" + "\u0316\u0301" * 15) == unicodedata.normalize(
         "NFC", "C" + "\u0316\u0301" * 15
     )

@@ -1,4 +1,4 @@
-"""Finds statements that a text makes by the place of an option: first, last, or alone in a line."""
+"""Finds statements by the position of an option in a text: first, last, or alone in a line."""
 
 from __future__ import annotations
 
@@ -12,33 +12,39 @@ from eval_factory.reading.normalised_words import has_words
 from eval_factory.reading.phrases import UNSPACED, WORD_END, any_of, compiled
 from eval_factory.reading.statement import Statement, Strength, statement_of
 
+# What may stand before an answer that opens the text: "Question 2: Probably option B"
 _LEAD_IN = rf"(?:{any_of('lead_in')}{WORD_END}\W{{1,3}})?"
 _NUMBER = r"(?:(?:q(?:uestion)? ?)?\d+[a-z]?\W+)?(?:ie +)?"
 _OPTION = rf"(?P<option>(?:the )?{any_of('option')}\W{{1,3}})?"
 _OPENS = compiled(rf"\W{{0,20}}{_NUMBER}{_LEAD_IN}{_OPTION}\W{{0,3}}")
-_PREAMBLE = compiled(rf"\W{{0,5}}{any_of('preamble')}")
-_LISTS = compiled(r"(?<!\w)(?:options|choices)\W*$")  # "Step 2: evaluate the options\nA."
-_STOPS = compiled(r"['\")\]]*\s*(?:$|[.:\n])")
+_PREAMBLE = compiled(rf"\W{{0,5}}{any_of('preamble')}")  # "Sure, here is my answer."
+_ANNOUNCES_LIST = compiled(r"(?<!\w)(?:options|choices)\W*$")  # "Step 2: evaluate the options\nA."
+_STOPS = compiled(r"['\")\]]*\s*(?:$|[.:\n])")  # the end of a sentence or line, or a colon
+_LOOKAHEAD = 200  # the number of characters after an option that the expressions below may need
 _IS_NOT_A = compiled(r"\W*\w+ not (?!correct|right|the)")  # " is not a virus" calls nothing wrong
 _GOES_ON = compiled(rf" ?[{UNSPACED}]|\.\.")  # a word without a blank before it, or an ellipsis
-_NO_ANSWER = compiled(rf"\W{{0,3}}{any_of('no_answer')}{WORD_END}")
+_NO_ANSWER = compiled(rf"\W{{0,3}}{any_of('no_answer')}{WORD_END}")  # "A: I am not a doctor"
 _SHARE = compiled(r"\W{0,3}(?:\d+(?:\.\d+)? ?%|[01]?\.\d)")  # "A (20 %), B (70 %)", "A: 0.2"
 _ONLY_OPTIONS = compiled(rf"(?:\W|(?:{any_of('joiner')}|options?|choices?|both|either){WORD_END})*")
 _REASONS = compiled(r"\n(?:explanation|rationale|reason(?:ing)?|justification)\W")
-_OTHERS = compiled(rf"\W{{0,5}}{any_of('the_others')}{WORD_END}")
+_OTHER_OPTIONS = compiled(rf"\W{{0,5}}{any_of('the_others')}{WORD_END}")
 
 
-def whole_text(document: Document) -> Iterator[Statement]:
-    """Yield one statement if a text has only options: "B", "B. Duodenal ulcer", "B or C"."""
-    parts = []
+def only_options(document: Document) -> Statement | None:
+    """Return the statement of a text that has only options: "B", "B. Duodenal ulcer", "B or C".
+
+    Return None if the text has other words.
+    """
+    texts_between = []
     start = 0
     for mention in document.mentions:
-        parts.append(document.text[start : mention.start])
+        texts_between.append(document.text[start : mention.start])
         start = mention.end
-    parts.append(document.text[start:])
-    rest = " ".join(parts)
-    if "?" not in rest and _ONLY_OPTIONS.fullmatch(rest):
-        yield statement_of(Group(document.mentions))
+    texts_between.append(document.text[start:])
+    without_options = " ".join(texts_between)
+    if "?" in without_options or not _ONLY_OPTIONS.fullmatch(without_options):
+        return None
+    return statement_of(Group(document.mentions))
 
 
 def opening(document: Document) -> Iterator[Statement]:
@@ -48,12 +54,13 @@ def opening(document: Document) -> Iterator[Statement]:
     opens = _OPENS.fullmatch(document.text, _lines_that_answer(document)[0].start, group.start)
     if opens is None or clause.is_question() or begins_with_walk(document):
         return
-    after = document.text[group.end : group.end + 200]
-    if _SHARE.match(after) and len(clause.groups) > 1:
-        return
     if _is_denied(document, group.end):
         return
+    after = document.text[group.end : group.end + _LOOKAHEAD]
     if _GOES_ON.match(after) or _NO_ANSWER.match(after):
+        return
+    has_shares = _SHARE.match(after) is not None and len(clause.groups) > 1
+    if has_shares:  # the text states how likely each option is
         return
     if len(group.labels) == 1 and _line_has_only_labels(document, group.first):
         return
@@ -76,22 +83,24 @@ def _line_has_only_labels(document: Document, mention: Mention) -> bool:
         if not line.start <= mention.start < line.end:
             continue
         labels = set()
-        words = document.text[line.start : line.end]
+        without_options = document.text[line.start : line.end]
         # The mentions are cut out from the end, so that the positions before them stay right.
         for option in reversed(document.mentions):
             if line.start <= option.start < line.end:
                 labels.add(option.label)
-                words = words[: option.start - line.start] + words[option.end - line.start :]
-        return len(labels) > 1 and not any(sign.isalnum() for sign in words)
+                before = without_options[: option.start - line.start]
+                after = without_options[option.end - line.start :]
+                without_options = before + after
+        return len(labels) > 1 and not any(sign.isalnum() for sign in without_options)
     return False
 
 
 def _is_denied(document: Document, end: int) -> bool:
-    """Return True if the following text calls the option wrong.
+    """Return True if the text after an option, from the position `end`, calls the option wrong.
 
     Example: "B. Duodenal ulcer. This option is wrong".
     """
-    after = document.text[end : end + 200]
+    after = document.text[end : end + _LOOKAHEAD]
     return cues.is_called_wrong(after) and not _IS_NOT_A.match(after)
 
 
@@ -130,55 +139,55 @@ def last_line(document: Document) -> Iterator[Statement]:
     last = document.lines[-1]
     if last.item is None or not last.is_alone or len(document.lines) == 1:
         return
-    if document.lines[-2].item is None and not _only_begins(document, last):
+    ends_list = document.lines[-2].item is not None
+    if not ends_list and not _only_begins(document, last):
         yield statement_of(Group((last.item,)))
 
 
 def _only_begins(document: Document, line: Line) -> bool:
     """Return True if the line is the last line of a text that was cut off after an option.
 
-    Such a line only begins a sentence or an item, so it does not state an answer.
+    Such a line only begins a sentence or an item, so that it states no answer.
     """
     if line is not document.lines[-1] or len(document.lines) == 1:
         return False
-    before = document.lines[-2]
-    heading = document.text[before.start : before.end]
     if document.text[line.start : line.end].endswith((":", ",", "(")):  # "...\nOption B,"
         return True
-    is_of_list = heading.endswith(":") and not document.is_headed(line)
-    return is_of_list or _LISTS.search(heading) is not None or _is_next_item(document, line)
+    line_above = document.lines[-2]
+    heading = document.text[line_above.start : line_above.end]
+    begins_list = heading.endswith(":") and not document.is_headed(line)
+    if begins_list or _ANNOUNCES_LIST.search(heading):
+        return True
+    return _is_next_item(document, line)
 
 
-def _is_next_item(document: Document, line: Line) -> bool:
+def _is_next_item(document: Document, last_line: Line) -> bool:
     """Return True if the last line only begins the next item of a list: "... C) no.\\n\\nD)"."""
-    if line.item is None:
+    last_item = last_line.item
+    if last_item is None or len(last_item.label) > 1:
         return False
-    previous = line
-    for previous in reversed(document.lines[:-1]):
-        if previous.item is not None:
-            break  # `previous` is now the nearest line above that begins with an option
-    if previous.item is None or previous is line:
-        return False
-    label = line.item.label
-    if len(label) > 1 or ord(label) != ord(previous.item.label[0]) + 1:
-        return False
-    signs = _signs(document, line, line.item)
-    # The last line may have fewer signs, because it was cut off.
-    return signs == _signs(document, previous, previous.item)[: len(signs)]
+    for line in reversed(document.lines[:-1]):
+        if line.item is None:
+            continue
+        is_next_label = ord(last_item.label) == ord(line.item.label[0]) + 1
+        style = _item_style(document, last_line, last_item)
+        # The style of the last line may have fewer elements, because the line was cut off.
+        return is_next_label and style == _item_style(document, line, line.item)[: len(style)]
+    return False
 
 
-def _signs(document: Document, line: Line, item: Mention) -> list[object]:
-    """Return how a line's item is written, to compare the form of two items.
+def _item_style(document: Document, line: Line, item: Mention) -> list[object]:
+    """Return how the item at the beginning of a line is written.
 
     The elements are: True if the word "Option" is before the label, the signs before the label, and
     the sign after the label. The last element is left out if the text ends with "Option C", because
     the text may be cut off there.
     """
     end = item.start + len(item.label)
-    signs: list[object] = [line.is_named, document.text[line.start : item.start].strip()]
+    style: list[object] = [line.is_named, document.text[line.start : item.start].strip()]
     if not line.is_named or end < len(document.text):
-        signs.append(document.text[end : end + 1].strip())
-    return signs
+        style.append(document.text[end : end + 1].strip())
+    return style
 
 
 def last_sentence(document: Document) -> Iterator[Statement]:
@@ -202,45 +211,45 @@ def named_before_the_others(document: Document) -> Iterator[Statement]:
 
     In "... with fewer attacks (option C).\\n\\nThe other options ...", this is C.
     """
-    start = _start_of_others(document)
-    if start is None:
+    start_of_others = _start_of_others(document)
+    if start_of_others is None:
         return
-    groups = []
+    marked_groups = []
     for clause in document.clauses:
         for group in clause.groups:
-            if group.start >= start:
+            if group.start >= start_of_others:
                 continue
-            if cues.is_doubted(clause.before(group).rpartition(",")[2]):
+            if cues.is_doubted(cues.after_last_comma(clause.before(group))):
                 return
             if group.first.is_marked:
-                groups.append(group)
+                marked_groups.append(group)
+    named = set(chain.from_iterable(group.labels for group in marked_groups))
     # An option that begins a later line is one of the others, not the answer.
-    named = set(chain.from_iterable(group.labels for group in groups))
-    if len(named) == 1 and not named & _items_from(document, start):
-        yield statement_of(groups[-1], Strength.PREFERRED)
+    if len(named) == 1 and not named & _items_from(document, start_of_others):
+        yield statement_of(marked_groups[-1], Strength.PREFERRED)
 
 
 def _start_of_others(document: Document) -> int | None:
-    """Return the start of the first sentence about the other options; None if there is none."""
+    """Return the start of the first clause about the other options; None if there is none."""
     for bound in document.bounds:
-        if _OTHERS.match(document.text, bound):
+        if _OTHER_OPTIONS.match(document.text, bound):
             return bound
     return None
 
 
-def _items_from(document: Document, start: int) -> set[str]:
-    """Return the labels at the beginnings of lines, from this position on."""
+def _items_from(document: Document, position: int) -> set[str]:
+    """Return the labels at the beginnings of lines, from this position in the text on."""
     labels = set()
     for line in document.lines:
-        if line.item is not None and line.start >= start:
+        if line.item is not None and line.start >= position:
             labels.add(line.item.label)
     return labels
 
 
 def _lines_that_answer(document: Document) -> Sequence[Line]:
-    """Return the lines without a first line that only announces an answer.
+    """Return all lines, or all but a first line that only announces an answer.
 
-    Example of such a line: "Sure, here is my answer.".
+    Example of such a first line: "Sure, here is my answer.".
     """
     first = document.lines[0]
     announces = _PREAMBLE.match(document.text, first.start, first.end)
@@ -265,8 +274,8 @@ def begins_with_walk(document: Document) -> bool:
         return False
     if first.is_named != second.is_named:
         return False
-    # "B\nA. Appendicitis: no" and "B. Colitis\nA. Appendicitis: no" begin with the answer, which
-    # is followed by a list.
+    # "B\nA. Appendicitis: no" and "B. Colitis\nA. Appendicitis: no" begin with the answer. A list
+    # of the options follows.
     begins_list = first.item.form is not Form.LABEL and first.item.label < second.item.label
     return begins_list or not first.is_alone or second.is_alone
 
@@ -276,15 +285,16 @@ def _is_walk_in_a_line(document: Document) -> bool:
 
     Example: "A: ... B: ... C: ...".
     """
-    items = []
-    for clause in document.clauses:
-        mention = clause.groups[0].first
-        is_item = not has_words(clause.before(clause.groups[0]))
-        if is_item and mention.form in (Form.LABEL, Form.BOTH):
-            items.append(mention)
     # A single reason belongs to a first option that is the answer: "A. Ulcer\nReason: ...\nB. ...".
     if len(_REASONS.findall(document.text)) == 1:
         return False
-    labels = [mention.label for mention in items[:3]]
-    signs = {document.text[mention.start + 1 : mention.start + 2] for mention in items[:3]}
+    items = []
+    for clause in document.clauses:
+        group = clause.groups[0]
+        begins_clause = not has_words(clause.before(group))
+        if begins_clause and group.first.form in (Form.LABEL, Form.BOTH):
+            items.append(group.first)
+    first_items = items[:3]
+    labels = [item.label for item in first_items]
+    signs = {document.text[item.start + 1 : item.start + 2] for item in first_items}
     return len(set(labels)) == 3 and labels == sorted(labels) and len(signs) == 1
