@@ -38,7 +38,7 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import REPEATS_MEAN, AskedAgain, InstanceRecord, Score, TaskResult
 from eval_factory.core.run_statuses import RUN_STATUSES, WITH_RESULT
 from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.report.result_sentences import floor_named
+from eval_factory.report.result_sentences import floor_in_words
 from eval_factory.report.verdicts import Verdict, verdict_of
 
 
@@ -378,7 +378,7 @@ def _with_score(cell: CellResult, result: TaskResult, main: Score) -> CellResult
     floor = result.validity.floors.get(result.main_metric)
     if floor is None:
         return cell
-    return replace(cell, floor=floor.value, floor_by=floor_named(floor))
+    return replace(cell, floor=floor.value, floor_by=floor_in_words(floor))
 
 
 def _why_not_reportable(result: TaskResult) -> tuple[str, ...]:

@@ -37,7 +37,8 @@ Colour = Literal["ink", "faint", "grid", "data", "second", "paper"]
 """The names of the colours: `data` and `second` are for the first and the second series of data,
 `paper` is the background.
 """
-Anchor = Literal["start", "middle", "end"]  # the point of a text that is at its x
+# which point of a text has the x coordinate of its shape
+Anchor = Literal["start", "middle", "end"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Shape:
     tag: Literal["line", "rect", "circle", "polygon", "text"]
     colour: Colour  # the colour of a line, and the fill of all other shapes
     attributes: Mapping[str, Any]  # the SVG attributes, numbers or texts
-    title: str = ""  # the tooltip; the SVG only has tooltips
+    title: str = ""  # the tooltip; a PNG has no tooltips
     text: str = ""  # the words of a `text` shape
 
 

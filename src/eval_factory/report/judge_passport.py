@@ -64,6 +64,7 @@ class JudgePassport:
     labels_sha256: str  # the SHA-256 of the label file
     found: Calibration  # the measured agreement with physicians (a public name: docs/python.md)
     asked: AskedJudge | None = None  # None if the judge's decisions were in the label file
+    # dict from a change of the questions to the steadiness of the judge's decisions
     steadiness: Mapping[Change, Steadiness] = field(default_factory=dict)
     unjudged: int = 0  # the number of items without a decision of the judge
 
@@ -366,15 +367,18 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
             gap_key: calibration["gap"],
         },
         "categories": calibration["categories"],
+        # the agreement in each third of the items by the length of the answer
         "answer_lengths": calibration["lengths"],
         "majority": calibration["majority"],
         "by_physician": calibration["by_physician"],
         "languages": calibration["languages"],
         "marks": list(calibration["marks"]),
-        "says_met": calibration["says_met"],
+        "says_met": calibration["says_met"],  # the share of items that the judge decides as `met`
+        # the 5 % and the 95 % quantile of the answers' lengths, in characters
         "usual_lengths": usual_lengths,
+        # lines of numbers: counts of pairs, and groups of items with equal decisions
         "pairs": pairs_as_lines(passport.found.pairs, list(calibration["categories"])),
-        "items": items_as_lines(passport.found.kinds, list(calibration["categories"])),
+        "items": items_as_lines(passport.found.item_groups, list(calibration["categories"])),
     }
 
 

@@ -252,7 +252,7 @@ def dot_plot(
         scale: The ends of the axis; None if the values determine the ends.
         overall: The score of all instances, which is drawn as a dashed line.
         outside_groups: The number of instances that are in none of these groups.
-        differs_from: A noun: the rows with a diamond differ from this value significantly.
+        differs_from: What the rows with a diamond differ from significantly, as a noun phrase.
     """
     largest = sorted(rows, key=lambda row: -(row.count or 0))[:MAX_GROUPS]
     shown = sorted(largest, key=lambda row: (-row.value, row.label))
@@ -519,7 +519,11 @@ def _bin_shapes(axis: Axis, bins: Sequence[Bin], bottom: float) -> Iterator[Shap
 
 
 def _bin_width(axis: Axis, bins: Sequence[Bin]) -> float:
-    """Return the width of the bars. Bars of single values have a gap of 2 pixels, if possible."""
+    """Return the width of the bars.
+
+    Bars of single values have a gap of at least 2 pixels, if possible. Bars of equal bins have a
+    gap of 1 pixel.
+    """
     if len(bins) > MAX_DISTINCT:
         return (axis.right - axis.left) / BINS - 1
     width = _MAX_BAR_WIDTH

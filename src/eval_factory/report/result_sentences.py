@@ -220,7 +220,7 @@ def certainty_sentence(result: results.TaskResult) -> str:
 
 
 def missing_scores(result: results.TaskResult) -> str:
-    """Return the reason "too few instances have a score" against reporting a result, or no text.
+    """Return how many instances have a score, as a reason why a result must not be reported.
 
     The list `not_reportable` has the other reasons. The text is empty if the result may be
     reported, or if `not_reportable` has a reason and all instances have a score.
@@ -258,7 +258,7 @@ def floor_sentence(result: results.TaskResult) -> str:
     score = result.scores.get(result.main_metric)
     if floor is None or score is None:
         return ""
-    floor_text = f"{value_text(floor.value, score)} ({floor_named(floor)})"
+    floor_text = f"{value_text(floor.value, score)} ({floor_in_words(floor)})"
     comparison = _comparison_with_floor(answerer(result), score, floor)
     text = f"The best score without a model is {floor_text}. {comparison}"
     if floor.assumed:
@@ -305,14 +305,14 @@ def floor_line(result: results.TaskResult) -> str | None:
     floor = floors.get(result.main_metric)
     if floor is None:
         return None
-    line = f"best score without a model: {formats.score(floor.value)} ({floor_named(floor)})"
+    line = f"best score without a model: {formats.score(floor.value)} ({floor_in_words(floor)})"
     corrected = floors.get(f"{result.main_metric}{CORRECTED}")
     if corrected is None:
         return line
-    return f"{line}; corrected: {formats.score(corrected.value)} ({floor_named(corrected)})"
+    return f"{line}; corrected: {formats.score(corrected.value)} ({floor_in_words(corrected)})"
 
 
-def floor_named(floor: results.Floor) -> str:
+def floor_in_words(floor: results.Floor) -> str:
     """Return the name of the best answers without a model, as a part of a sentence.
 
     Examples are `always answering A` and `random, assumed`.
@@ -453,6 +453,7 @@ def agreement_text(agreement: results.Agreement) -> str:
         ("AC1", agreement.ac1),
     ):
         if value is not None:
+            # two decimals, as for a mean rating
             measures.append(f"{name} {formats.mean_rating(value)}")
     return f"{', '.join(measures) or 'not defined'} (n = {agreement.n})"
 

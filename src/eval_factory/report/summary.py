@@ -72,6 +72,7 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
         yield from _usage_lines(result.usage)
     yield from _if_known(result_sentences.cost_line(result.usage))
     comparability = result.comparability
+    # The reason why the settings cannot be compared is left out.
     if comparability is not None and comparability.medhelm_settings is not None:
         yield from _if_known(result_sentences.leaderboard_line(comparability))
 

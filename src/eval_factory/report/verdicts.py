@@ -61,8 +61,8 @@ class Verdict(Enum):
         "judged by the evaluated model itself",
         "May be reported, but the evaluated model itself is the judge",
     )
-    # The score is equal to or worse than the best score without a model: below it, or above it if
-    # lower values are better. Public documents use the name `below`.
+    # The score is not better than the best score without a model. The name also covers an equal
+    # score, and a score above it if lower values are better. Public documents use the name `below`.
     BELOW = Appearance(
         "bad",
         "✕",

@@ -137,7 +137,7 @@ class Calibration:
     # the pairs of decisions by judge and physician, from which a score is corrected
     pairs: Sequence[LabelledPairs] = ()
     # groups of items with equal decisions, which show the physicians' disagreement
-    kinds: Sequence[LabelledItems] = ()
+    item_groups: Sequence[LabelledItems] = ()
     # the 5 % and the 95 % quantile of the answers' lengths, in characters
     usual_lengths: tuple[float, float] | None = None
     says_met: float = 0.0  # the share of items about which the judge decides `met`
@@ -172,7 +172,7 @@ def calibration_of(
         majority=_agreement_with_majority(items),
         by_physician=_agreement_with_each_physician(items),
         pairs=_labelled_pairs(items),
-        kinds=_labelled_items(items),
+        item_groups=_labelled_items(items),
         usual_lengths=_usual_lengths(items),
         says_met=statistics.fmean(_judged(items)),
     )

@@ -264,7 +264,9 @@ def test_the_document() -> None:
 def test_the_document_says_of_each_item_what_was_said_since_its_second_version() -> None:
     found = passport(categories=CATEGORIES)
     kinds = [LabelledItems(4, "<b>rare</b>", True, 2, 1, 3), LabelledItems(5, None, False, 3, 0, 1)]
-    held = passport_document(replace(found, found=replace(found.found, kinds=kinds)), "2026-11-27")
+    held = passport_document(
+        replace(found, found=replace(found.found, item_groups=kinds)), "2026-11-27"
+    )
     number = list(held["categories"]).index("<b>rare</b>") + 1
     assert held["schema_version"] == 2
     assert held["items"] == [f"4 {number} 1 2 1 3", "5 0 0 3 0 1"]

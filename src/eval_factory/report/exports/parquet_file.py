@@ -15,9 +15,9 @@ from eval_factory.report.reader import ANY, TEXT, StoredResult, frame, instance_
 def write_parquet(stored: StoredResult, path: Path) -> int:
     """Write the instances into a Parquet file, and return the number of rows.
 
-    The columns are those of `instances_frame`. Values that are neither texts nor numbers are
-    written as JSON. The attributes of the data frame say whether the score may be reported. Raises
-    PrerequisiteError if pandas or pyarrow is not installed.
+    The columns are those of `StoredResult.instances_frame`. Values that are neither texts nor
+    numbers are written as JSON. The attributes of the data frame say whether the score may be
+    reported. Raises PrerequisiteError if pandas or pyarrow is not installed.
     """
     column_types, rows = instance_table(stored.result)
     written_types = dict(column_types)

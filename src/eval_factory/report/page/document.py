@@ -56,7 +56,7 @@ class ShownResult:
     instances: InstanceBlocks
     methods: str = ""  # a text for the methods section of a paper
     label: str = ""  # `A`, `B` ... if the page has several results
-    # right answers that were lost in other words; None if the page must not have texts
+    # right answers lost when a question was reworded; None if the page must not have texts
     lost: LostAnswers | None = None
     about: str = ""  # the description of the user's own benchmark; empty for other benchmarks
 
@@ -228,7 +228,7 @@ def page_environment() -> Environment:
 
 
 def _printable_value(value: Any) -> Any:
-    """Return a value of a template; a text, unless it is `Markup`, in printable characters."""
+    """Return a value of a template. Replace unprintable characters, except in `Markup`."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value)
     return value

@@ -302,8 +302,7 @@ class LostScore:
     judged: int = 0  # the number of decisions
     times: int = 0  # the number of answers that lost points
     points: float = 0.0  # the sum of the points lost
-    # the number of answers with the criterion or tag
-    answers: int = field(default=0, compare=False)
+    answers: int = 0  # the number of answers with the criterion or tag
 
 
 @dataclass
@@ -462,7 +461,7 @@ class InstancePacker:
     _lost_points: LostPoints = field(default_factory=LostPoints)
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
-        """Add an instance: its redacted line of instances.jsonl, and its line of results.jsonl."""
+        """Add an instance by its lines of instances.jsonl and results.jsonl, both redacted."""
         self._waiting.append(instance_record(instance, outcome))
         if len(self._waiting) == _CHUNK_SIZE:
             self._pack()
@@ -605,7 +604,7 @@ class InstancePacker:
             "prompt_tokens": record.prompt_tokens,
             "cluster": record.cluster,
             "sub_split": record.sub_split,
-            "marks": dict(record.judges),
+            "marks": dict(record.judges),  # each judge's mean rating
             "injection": list(record.injection),
             "criteria": criteria_rows(record.criteria, with_texts=self.with_texts),
         }
@@ -654,7 +653,7 @@ def _detail_texts(record: InstanceRecord) -> dict[str, Any]:
         "answer": without_middle(record.completion),
         "reasoning": without_middle(record.reasoning),
         "error": record.error,
-        "judges": dict(record.judgements),
+        "judges": dict(record.judgements),  # rating and explanation by criterion
         "categories": dict(record.categories),
     }
 
@@ -710,8 +709,9 @@ def _prompt_text(record: InstanceRecord) -> str:
 def first_words(text: str, length: int) -> str:
     """Return the beginning of a text on one line, with at most `length` characters.
 
-    The result ends at the first redaction mark. `verify` makes the page again from redacted texts:
-    a cut after the mark would depend on the length of the secret.
+    The result ends at the first redaction mark. `verify` makes the page again without knowing the
+    secrets, so its text may have the secret instead of the mark. A cut after the mark would then
+    depend on the length of the secret.
     """
     # Only a part of a long text is read. Blanks are removed, so the part is longer than `length`.
     before, redacted, _ = text[: 8 * length].partition(REDACTED)

@@ -469,10 +469,10 @@ def test_what_costs_most_over_all_answers_and_not_twice_in_one() -> None:
     assert points.add([criterion(-6, "met", "axis:b", text="harm", one=True)]) == (5, 6)
     most = points.costliest()
     assert list(most.values()) == [
-        LostScore("axis:b", True, 2, 2, 12.0),
-        LostScore("axis:a", True, 4, 2, 10.0),
-        LostScore("harm", False, 2, 2, 12.0),
-        LostScore("shared", False, 3, 2, 8.0),
+        LostScore("axis:b", True, 2, 2, 12.0, answers=2),
+        LostScore("axis:a", True, 4, 2, 10.0, answers=3),
+        LostScore("harm", False, 2, 2, 12.0, answers=2),
+        LostScore("shared", False, 3, 2, 8.0, answers=3),
     ]
     assert list(most) == [5, 0, 6, 1]
 
