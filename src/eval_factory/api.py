@@ -196,7 +196,7 @@ def _run(
 ) -> Evaluated | Submitted:
     """Run the evaluation in this process or as a Slurm job, as the configuration says.
 
-    A Slurm job that has ended is collected.
+    If a Slurm job of this run has ended, its result is returned.
     """
     evaluation = build_evaluation(request, load_framework(), env)
     if not evaluation.executor.is_local:
@@ -207,6 +207,7 @@ def _run(
     from eval_factory.workflows.evaluate import evaluate as run
 
     refuse_run_in_slurm(evaluation.output_dir, env)
+    # With `evaluation`, the function does not build the evaluation from the request again.
     return run(request, options, env=env, screen=screen, evaluation=evaluation)
 
 
@@ -447,6 +448,7 @@ def verify(folder: Path | str) -> Verified:
     from eval_factory.workflows.suite.suite_check import verify_suite
     from eval_factory.workflows.verify import verify as verify_folder
 
+    # `verify_suite` is an argument because its module imports `workflows/verify.py`.
     return verify_folder(Path(folder), suite=verify_suite)
 
 

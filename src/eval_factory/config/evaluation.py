@@ -1,7 +1,7 @@
 """Merges the layers of a user's configuration into one validated evaluation.
 
-All problems are collected and reported together. A problem names the file or flag that holds the
-wrong value, and if possible the value that the user probably meant.
+Problems are collected, so that one error can report several problems. A problem names the file or
+flag that holds the wrong value, and if possible the value that the user probably meant.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def build_evaluation(
             `extra.benchmark` names is then not read.
 
     Raises:
-        ConfigError: the configuration is wrong; the error holds every problem.
+        ConfigError: the configuration has one problem or several, which the error lists.
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)

@@ -45,12 +45,13 @@ from eval_factory.tasks.run_entry import is_run_entry, similar_name_hint, task_o
 
 _Tree = dict[str, Any]
 _FileLayer = tuple[str, Mapping[str, Any]]
-"""The settings in one section of a file: the section's path with a final dot, and its `config` and
-`target`.
+"""The path of a section in a file, and the section, whose `config` and `target` are converted. The
+path has a final dot; it is empty for the top of the file.
 """
 _ADVICE = TABLE["advice"]  # the name of a key, or `section.*` -> the advice about the key
 _MESSAGES = TABLE["messages"]  # the name of a message -> the message, with placeholders
-_LAUNCHER_KEYS = TABLE["launcher"]  # a section of the launcher's file -> the keys without findings
+# a section of the launcher's file -> its keys that are read, or that do not matter here
+_LAUNCHER_KEYS = TABLE["launcher"]
 _KNOWN_FORMS = TABLE["known"]  # a text that lists the forms that can be converted
 _SBATCH_OPTIONS: Mapping[str, str] = TABLE["sbatch"]
 """A key of the launcher's section `execution` -> the option of sbatch that the key sets."""
@@ -231,6 +232,7 @@ class _FileImport:
         runs = self.runs(resolved)
         if not runs:
             raise ConfigError([f"{self.path}: names no task that eval-factory has", *self.findings])
+        # Only a suite can start a server, so one run with a server becomes a suite too.
         if len(runs) == 1 and self.serve is None:
             return {**runs[0], **executor_keys}
         names = [name_of_type(run["config"]["type"], self.framework) for run in runs]
@@ -593,13 +595,13 @@ class _RunDocument:
             self.file_import.note(path, _MESSAGES["unused prompt"].format(path=path))
 
     def set_judge_keys(self, extra: _Tree) -> None:
-        """Set the user's variables with the API keys of HELM's default judges in `extra`."""
+        """Set the keys of `extra` that name the variables with the API keys of HELM's judges."""
         if not self.task.helm.judges:
             return
         # From these variables, the container reads the API keys of the three default judges.
         for name in ("GPT_JUDGE_API_KEY", "LLAMA_JUDGE_API_KEY", "CLAUDE_JUDGE_API_KEY"):
             user_variable = self.user_variables.get(name)
-            # A variable of the same name is the default here too.
+            # eval-factory reads variables with these names by default: then set no key.
             if user_variable not in (None, name):
                 extra.setdefault(name.lower(), user_variable)
                 self.file_import.api_key_variables.add(name)

@@ -137,7 +137,10 @@ def remove_unused_prompt(merged: dict[str, Any], foreign: Foreign) -> None:
 
 
 def warning_of(foreign: Foreign) -> str | None:
-    """Return a line that lists all keys without an effect; None if there are no such keys."""
+    """Return a line that lists the foreign keys without an effect; None if there are no such keys.
+
+    Keys of `ONLY` are not listed: an accepted value of such a key describes what eval-factory does.
+    """
     sections: dict[str, list[str]] = {}
     for path in foreign:
         section, _, name = path.rpartition(".")

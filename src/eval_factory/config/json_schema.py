@@ -196,6 +196,7 @@ def _alternative(
     if "$ref" in schema:
         return _mapping(models[_referenced_model(schema)], path, models, defaults)
     keywords = {}
+    # `KEYWORDS` has JSON Schema's names for limits, such as `maximum` for pydantic's `le`.
     for key, value in schema.items():
         if key not in _IGNORED_KEYWORDS:
             keywords[KEYWORDS.get(key, key)] = value

@@ -64,9 +64,9 @@ def each_text(value: Any, change: Callable[[str, str], Any], path: str = "") -> 
 def interpolate(tree: Any, env: Mapping[str, str], tree_path: str, problems: list[str]) -> Any:
     """Return a copy of a tree with `${NAME}` and `${NAME:-default}` replaced in every text.
 
-    Set variables in a header, and set secret variables in a URL or in `params_to_add`, are not
-    replaced. All files show `${NAME}` in place of the secret, and only the client that sends a
-    request inserts the value. An empty variable counts as not set.
+    A variable that has a value stays if it is in a header. A secret variable that has a value also
+    stays in a URL or in `params_to_add`. All files show `${NAME}` in place of the secret, and only
+    the client that sends a request inserts the value. An empty variable counts as not set.
 
     Args:
         tree: a run config, or a part of a run config.

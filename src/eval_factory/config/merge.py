@@ -87,8 +87,8 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     """Merge layers. A later layer overwrites earlier layers.
 
     A null means the default: it cancels the values of weaker user layers, so that the framework's
-    default applies. A null for a credential is kept as null, because the default would send an API
-    key to a host that should get no key.
+    default applies. A null for a credential stays null, because the default would send an API key
+    to a host that should get no key.
 
     Returns:
         The merged tree, and the layer from which each leaf came, by the leaf's dotted path.
@@ -102,6 +102,7 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
             if value is None and not is_default and not is_credential(str(path[-1])):
                 new = _leaves_at(defaults, path) or {path: (None, None)}
             elif value == {} and (path not in merged or merged[path][0] == {}):
+                # `merged` contains only leaves, so a mapping with leaves is not in `merged` itself.
                 # An empty mapping adds nothing to a mapping, so the leaves of the mapping stay. An
                 # empty mapping only replaces a value that is not a mapping.
                 new = _leaves_at(merged, path) or new

@@ -1,7 +1,8 @@
 """Checks a run config against the rules of its task, and sets the values that the task fixes.
 
 For example, a task accepts only some endpoint types, or needs a parameter of its scenario. Another
-task has no judges. The `_..._problems` functions yield messages for the user; `_CHECKS` lists them.
+task has no judges. The `_..._problems` functions yield messages for the user. `_CHECKS` lists most
+of these functions.
 """
 
 from __future__ import annotations
@@ -49,18 +50,18 @@ options can be reordered.
 """
 
 
-MOVE_CHOICES = ("shuffle_choices", "options_only", "none_of_the_others")
+KEYS_THAT_CHANGE_CHOICES = ("shuffle_choices", "options_only", "none_of_the_others")
 """Keys of params.extra that need a task in which HELM puts the letters before the options."""
 
 
 def _choice_order_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the problems of the keys in `MOVE_CHOICES` that the run config sets."""
-    for name in MOVE_CHOICES:
+    """Yield the problems of the keys in `KEYS_THAT_CHANGE_CHOICES` that the run config sets."""
+    for name in KEYS_THAT_CHANGE_CHOICES:
         if getattr(evaluation.extra, name):
-            yield from _problems_of_moving_choices(evaluation.task, f"{_EXTRA}.{name}")
+            yield from _problems_of_changing_choices(evaluation.task, f"{_EXTRA}.{name}")
 
 
-def _problems_of_moving_choices(task: Task, path: str) -> Iterator[str]:
+def _problems_of_changing_choices(task: Task, path: str) -> Iterator[str]:
     """Yield a problem if the options of a task cannot be reordered or replaced.
 
     `path` is the path of the key that would change the options.
@@ -335,6 +336,7 @@ def with_task_rules(evaluation: Evaluation, problems: list[str]) -> Evaluation:
     for check in _CHECKS:
         problems += check(evaluation)
     update: dict[str, Any] = _scenario_values(evaluation, problems)
+    # Not in `_CHECKS`: the problems of batches come after those of the scenario's parameters.
     problems += _batch_problems(evaluation)
     stop = evaluation.extra.stop_when
     if stop.differs_from is not None:
@@ -354,9 +356,10 @@ def _run_entry_problems(evaluation: Evaluation) -> Iterator[str]:
 def _code_execution_problems(evaluation: Evaluation) -> Iterator[str]:
     """Yield a problem if the task executes answers and the run config does not allow it."""
     helm = evaluation.task.helm
-    refused = refusal(helm.run_spec, helm.arguments)
-    if refused is not None and not evaluation.extra.allow_code_execution:
-        yield f"{CONFIG_TYPE}: {refused}"
+    # `refusal` returns its message even if the run config allows the execution.
+    message = refusal(helm.run_spec, helm.arguments)
+    if message is not None and not evaluation.extra.allow_code_execution:
+        yield f"{CONFIG_TYPE}: {message}"
 
 
 def _metric_problems(evaluation: Evaluation) -> Iterator[str]:
@@ -629,7 +632,7 @@ def _with_first_names(task: Task, sources: ValueSources) -> ValueSources:
 
 
 def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
-    """Return a dict from the role of each judge that HELM's annotators prescribe to its deployment.
+    """Return the deployments of the judges that HELM's annotators prescribe, by the judges' roles.
 
     The role is `gpt`, `llama` or `claude` if the model's name begins so, or if the organization
     belongs to this role. For other judges, the role is the organization. If another judge already

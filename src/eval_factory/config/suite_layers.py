@@ -481,7 +481,7 @@ def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any
 def _remove_params_of_entries(section: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     """Remove parameters from the entries of evaluations, targets and variants in a section.
 
-    Otherwise, the value in an entry would overwrite the value in `params`, which is stronger.
+    The values in `params` are stronger, but in a cell the value in an entry would overwrite them.
     """
     entries = list(chain.from_iterable(section.get(key) or [] for key in NAMED_LISTS))
     for *parents, name in leaves(params):

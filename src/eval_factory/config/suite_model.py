@@ -149,7 +149,7 @@ def _variable(text: str) -> str:
         raise ValueError(
             "has what looks like a key as its value (it is not shown); write the NAME alone"
         )
-    return f"{_name_adapter.validate_python(name)}{equals}{value}"
+    return f"{_variable_name_adapter.validate_python(name)}{equals}{value}"
 
 
 def _folder_name(text: str) -> str:
@@ -169,7 +169,7 @@ def _target_name(text: str) -> str:
     return text
 
 
-_name_adapter: TypeAdapter[str] = TypeAdapter(VariableName)  # checks the name of a variable
+_variable_name_adapter: TypeAdapter[str] = TypeAdapter(VariableName)
 _KEY_AS_NAME = "looks like a key (it is not shown), and {reason}; choose another name"
 Name = Annotated[
     OneLineText, _refused(looks_like_key, _KEY_AS_NAME.format(reason="would be written into files"))

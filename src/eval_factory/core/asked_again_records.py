@@ -55,7 +55,8 @@ class Change:
     """The share of the right answers that were not right when the question was asked again in the
     same words: the losses by chance alone.
     """
-    unread: int = 0  # the number of skipped questions: no rule reads one of their answers
+    # the number of skipped questions: at least one of their answers cannot be read
+    unread: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class Repeats:
     majority: Share | None = None
     # the main metric of each question's best answer
     best_of_n: Share | None = None
-    unread: int = 0  # the number of skipped questions: no rule reads one of their answers
+    # the number of skipped questions: at least one of their answers cannot be read
+    unread: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,8 @@ class Abstention:
     abstained_when_wrong: Share | None = None
     # among the questions whose original answer was right: the share of abstentions
     abstained_when_right: Share | None = None
-    unread: int = 0  # the number of skipped questions: no rule reads one of their answers
+    # the number of skipped questions: at least one of their answers cannot be read
+    unread: int = 0
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,8 @@ class SampleSettings:
     """The settings with which eval-factory itself, not HELM, draws a sample of the instances."""
 
     seed: int
-    # the field of the extra data with the source that several instances share; it is not one of the
-    # fields by which the sample may be stratified
+    # the field of the instances that names their source (several instances share a source); the
+    # sample is never stratified by this field
     source: str | None = None
     # True if groups are ignored: a larger sample then contains each smaller sample
     in_one_order: bool = False

@@ -153,7 +153,7 @@ def parse(text: str) -> Any:
         OverflowError,
     ):  # raised by PyYAML, for example for `!!int x`
         raise YamlError("holds a value that is not what its tag says") from None
-    for path in not_finite(document):
+    for path in not_finite(document):  # report the first such number only
         raise YamlError(f"{path}: must be a finite number")
     return document
 

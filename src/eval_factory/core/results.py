@@ -627,7 +627,7 @@ class AskedEndpoint:
     host: str  # the host of the URL, with the port if the URL has one
     # the different sampling settings of answered requests; the most frequent first
     sampling: tuple[Mapping[str, Any], ...]
-    answers: int  # the number of cached answers in the result; equal requests share one answer
+    answers: int  # the number of stored answers in the result; equal requests share one answer
     # model id in answers -> number of answers; the most frequent first
     stated_models: Mapping[str, int]
     other_model: int  # the number of answers that state another model than requested
@@ -881,7 +881,7 @@ class ResponseStatistics:
     total_tokens: tuple[float | None, float | None]
     latency_s: tuple[float | None, float | None]
     status_codes: Mapping[int, int]  # HTTP status -> number of responses
-    finish_reasons: Mapping[str, int]  # finish reason -> number of cached answers
+    finish_reasons: Mapping[str, int]  # finish reason -> number of stored answers
     runs: tuple[tuple[float, float], ...]
     """(first request, last response) of each helm-run that sent requests, in seconds since the
     epoch; in the order of time.

@@ -32,8 +32,8 @@ GIT_IGNORE = ".gitignore"
 _IGNORE_ALL = "# prompts and answers may be of patients: git leaves them out\n*\n"
 # the time (in seconds) to wait for processes of a killed run, which end themselves
 ORPHAN_WAIT_S = 60.0
-# the time (in seconds) without a message if the holder is unknown: a process that is just starting
-# or ending
+# the time (in seconds) to wait without a message if no file names the holder, which may be just
+# starting or ending
 UNKNOWN_HOLDER_S = 1.0
 # a single run on Slurm is the only cell of a suite, whose folder is in the run's output folder
 SINGLE_RUN_FOLDER = ".slurm"
@@ -224,9 +224,9 @@ class RunDir:
         return self.annotations / f"sample-{sheet}.json"
 
     def bundled(self, folder: str) -> Path:
-        """Return the path of a data bundle's folder that does not belong to one scenario.
+        """Return the path to which a folder of a data bundle is copied.
 
-        Such folders hold data sets of the Hub, or vocabularies.
+        The folder is not that of a single scenario: it contains data sets of the Hub, for example.
         """
         return self.helm / folder
 
@@ -318,8 +318,8 @@ class RunDir:
         """Hold the lock of the folder inside the context.
 
         The operating system releases the lock when the last process that holds it has ended. If the
-        eval-factory process that acquired the lock was killed, its helm-run is given up to
-        `ORPHAN_WAIT_S` seconds to end.
+        eval-factory process that acquired the lock was killed, this process waits for the end of
+        that process's helm-run, at most `ORPHAN_WAIT_S` seconds.
 
         Args:
             say: reports to the user that this process waits.

@@ -283,13 +283,13 @@ def _becoming_nobody() -> list[str]:
 
 @contextmanager
 def _owned_by_program(folder: Path) -> Iterator[None]:
-    """Make nobody the owner of the folder inside the context, if the user is root."""
+    """Make the user nobody the owner of the folder inside the context, if the user is root."""
     if not _is_root():
         yield
         return
     _change_owner(folder, _NOBODY)
-    # Group root needs the right to enter: bubblewrap does not have root's right to enter any
-    # folder.
+    # bubblewrap has lost root's right to enter every folder, so it enters as the group root: give
+    # this group the right to enter.
     folder.chmod(folder.stat().st_mode | stat.S_IXGRP)
     try:
         yield

@@ -33,12 +33,13 @@ _PLAIN = re.compile(rf"{_A_WORD}(?:[-_. ]{_A_WORD})?")  # one word, or two words
 
 _WORD = r"[A-Za-z0-9_\-]"
 _BASE64 = r"[A-Za-z0-9+/=]"
-_TOKEN68 = r"[A-Za-z0-9._~+/=\-]"
+_TOKEN68 = r"[A-Za-z0-9._~+/=\-]"  # the characters of a key in a header (`token68`, RFC 9110)
 _NO_WORD = r"(?:[0-9=]|[a-z][A-Z])"
 """Matches characters that occur in a key but not in a word. 'Basic metabolic panel' and 'Bearer of
 ...' are clinical text, not HTTP headers with a key.
 """
-_HEADER = r"""["'\\]*\s*[:=]\s*["'\\]*"""
+# the text between the name and the value of a header: a colon or `=`, with quotes and blanks
+_HEADER_SEPARATOR = r"""["'\\]*\s*[:=]\s*["'\\]*"""
 # the beginnings of keys of vendors
 _VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIza")
 _MARKED = rf"\1{REDACTED}"  # the text before the key stays
@@ -63,8 +64,12 @@ text contains the literal beginning.
 """
 _KEYS: tuple[_Shape, ...] = (
     *((vendor, rf"{_begins(vendor)}{_WORD}{{8,}}", REDACTED) for vendor in _VENDORS),
-    ("uthorization", rf"""(uthorization{_HEADER}[Bb]earer\s+)[^\s"',;\\]+""", _MARKED),
-    ("uthorization", rf"(uthorization{_HEADER}[Bb]asic\s+){_unlike_words(_BASE64, 8)}", _MARKED),
+    ("uthorization", rf"""(uthorization{_HEADER_SEPARATOR}[Bb]earer\s+)[^\s"',;\\]+""", _MARKED),
+    (
+        "uthorization",
+        rf"(uthorization{_HEADER_SEPARATOR}[Bb]asic\s+){_unlike_words(_BASE64, 8)}",
+        _MARKED,
+    ),
     ("Bearer ", rf"({_begins('Bearer ')}){_unlike_words(_TOKEN68, 16)}", _MARKED),
     ("Basic ", rf"({_begins('Basic ')}){_unlike_words(_BASE64, 16)}", _MARKED),
     # A JSON web token. Its end is optional in the pattern: otherwise the time for a long text with

@@ -27,12 +27,12 @@ def interrupt_on_signals() -> None:
     threads wait forever. In both cases, KeyboardInterrupt is raised a moment later.
     """
     signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGALRM, _interrupt)
+    signal.signal(signal.SIGALRM, _interrupt)  # the signal of `_interrupt_soon`
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _interrupt)
-    if sys.unraisablehook.__module__ != __name__:
+    if sys.unraisablehook.__module__ != __name__:  # else this module's hook is installed already
         _raise_dropped_interrupts_later()
 
 
@@ -40,7 +40,7 @@ def interrupt_on_signals() -> None:
 def interruptible() -> Iterator[None]:
     """Make sure that SIGINT is not lost inside the context, also in a user's process (a notebook).
 
-    If the process has its own signal handlers, nothing is changed.
+    Nothing is changed if the process has its own signal handlers, or outside the main thread.
     """
     usual_handlers = (signal.default_int_handler, signal.SIG_DFL)
     current_handlers = (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM))
@@ -58,6 +58,7 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     finally:
+        # Stop the timer of `_interrupt_soon`; the call returns the time that was left.
         time_left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGINT, usual_handlers[0])
         signal.signal(signal.SIGALRM, usual_handlers[1])
