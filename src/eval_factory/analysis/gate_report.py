@@ -181,6 +181,7 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
         metric = benchmark.metric
         if benchmark.candidate is None or metric is None:
             continue
+        # A check has an allowed value only if a measured number was compared with it.
         has_number = any(check.allowed is not None for check in benchmark.checks)
         if not has_number:
             continue

@@ -100,13 +100,13 @@ class HelmRunSettings:
     prices: Mapping[str, Price] = field(default_factory=dict)
     # True if requests without an answer in a batch are sent one by one
     sends_singly: bool = False
-    libraries: Mapping[str, str] = field(default_factory=dict)
+    library_variables: Mapping[str, str] = field(default_factory=dict)
     """The environment variables with which libraries find their data (HF_HOME ...)."""
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables that pass the settings to helm-run."""
         settings = json.dumps(asdict(self), default=sorted)  # `sorted` makes lists of sets
-        return {**self.libraries, SETTINGS: settings}
+        return {**self.library_variables, SETTINGS: settings}
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> HelmRunSettings:

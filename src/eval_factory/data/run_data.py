@@ -355,7 +355,9 @@ def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> H
     lists = settings.file_lists
     if bundles.FILE_LISTS in folders:
         lists = str(plan.rundir.bundled(bundles.FILE_LISTS))
-    return replace(settings, libraries={**settings.libraries, **variables}, file_lists=lists)
+    return replace(
+        settings, library_variables={**settings.library_variables, **variables}, file_lists=lists
+    )
 
 
 _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
@@ -517,9 +519,9 @@ def offline_settings(
         host = host_and_port_of(url)
         if host is not None and host not in allowed_hosts:
             allowed_hosts.append(host)
-    libraries = {**settings.libraries, **HF_OFFLINE}
+    variables = {**settings.library_variables, **HF_OFFLINE}
     return replace(
-        settings, allowed=tuple(allowed_hosts), proxies=proxy_of_origin, libraries=libraries
+        settings, allowed=tuple(allowed_hosts), proxies=proxy_of_origin, library_variables=variables
     )
 
 

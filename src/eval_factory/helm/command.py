@@ -289,7 +289,7 @@ def run_entry(plan: Plan) -> str:
     return f"{plan.evaluation.task.helm.run_spec}:{joined}"
 
 
-def command_line(plan: Plan, *, debug: bool = False, at_most: int | None = None) -> list[str]:
+def command_line(plan: Plan, *, debug: bool = False, max_instances: int | None = None) -> list[str]:
     """Return the list of arguments that runs helm-run.
 
     The command's template is rendered with quoted values, and then split as a shell would split
@@ -298,7 +298,7 @@ def command_line(plan: Plan, *, debug: bool = False, at_most: int | None = None)
     Args:
         plan: the run's plan.
         debug: whether HELM's log may hold prompts.
-        at_most: the maximum number of instances; None: the maximum of the configuration.
+        max_instances: the maximum number of instances; None: the maximum of the configuration.
     """
     log_config = None
     if not debug:
@@ -311,7 +311,9 @@ def command_line(plan: Plan, *, debug: bool = False, at_most: int | None = None)
         "helm_run": helm_program("helm-run", environment_of_plan(plan)),
         "run_entry": run_entry(plan),
         "suite": HELM_SUITE,
-        "max_eval_instances": at_most or plan.evaluation.params.limit_samples or names.NO_LIMIT,
+        "max_eval_instances": max_instances
+        or plan.evaluation.params.limit_samples
+        or names.NO_LIMIT,
         "helm_dir": str(plan.rundir.helm),
         "model_configs_dir": str(plan.rundir.model_configs),
         "log_config": log_config,

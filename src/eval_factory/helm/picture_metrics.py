@@ -63,7 +63,7 @@ def reason_not_computed(
     return None
 
 
-def uncomputed(plan: Plan, env: Mapping[str, str]) -> dict[PictureMetric, str]:
+def uncomputed_metrics(plan: Plan, env: Mapping[str, str]) -> dict[PictureMetric, str]:
     """Return the metrics that this machine cannot compute for a run, each with the reason.
 
     The result is empty if the answers are not pictures, or if the pictures are not to be scored.
@@ -94,7 +94,7 @@ def uncomputed_metric_lines(plans: Iterable[Plan], env: Mapping[str, str]) -> li
     """Return a line for each metric that any of these runs leaves out, and a line with advice."""
     lines: dict[str, None] = {}  # a dict, because several runs may leave out the same metric
     for plan in plans:
-        for metric, reason in uncomputed(plan, env).items():
+        for metric, reason in uncomputed_metrics(plan, env).items():
             lines[f"not computed: {metric.shown}: {reason}"] = None
     if lines:
         lines["the same command computes them when they can be, and asks for no picture"] = None

@@ -11,7 +11,8 @@ from eval_factory.reading.phrases import UNSPACED
 from eval_factory.reading.spelling import BRITISH, american
 
 _LETTER = rf"[^\W\d_{UNSPACED}]"
-# a word, a number, or a sign that distinguishes texts: "<5%" differs from ">5%"
+# a word, a number, a letter of a script without blanks between words (`UNSPACED`), or a sign that
+# distinguishes texts: "<5%" differs from ">5%"
 _WORD = re.compile(
     rf"({_LETTER}+(?:'{_LETTER}+)*"
     rf"|\d+(?:[.,]\d+)*|[{UNSPACED}]|[<>=\u2264\u2265\u00b1+%\u00b0]|(?<!\w)-(?=\d))"

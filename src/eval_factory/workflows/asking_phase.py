@@ -58,7 +58,7 @@ class AskingPhase:
         self._settings = replace(settings, probed=probed)
         self._batches = batches_of(context, plan, options.batch_choice, settings.budget)
 
-    def ask(self, argv: Sequence[str], data: DataRead) -> tuple[FinishedRun, Sequence[str]]:
+    def ask(self, argv: list[str], data: DataRead) -> tuple[FinishedRun, list[str]]:
         """Ask all questions, in several looks if the configuration has a stopping rule.
 
         Args:

@@ -71,7 +71,7 @@ def dry_run(
         return DryRun(difference_of(old.text, new.text), new.would_stop)
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
-    argv = command_line(plan, debug=options.debug, at_most=shown_look_size(plan))
+    argv = command_line(plan, debug=options.debug, max_instances=shown_look_size(plan))
     show_warnings(evaluation, screen)
     show_uncomputed([plan], env, screen)
     files = model_files(plan, debug=options.debug)

@@ -695,7 +695,10 @@ def _measuring_events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[st
         settings = data_settings(plan, bundle, env)
         # helm-run may contact no host
         settings = replace(
-            settings, allowed=(), proxies={}, libraries={**settings.libraries, **HF_OFFLINE}
+            settings,
+            allowed=(),
+            proxies={},
+            library_variables={**settings.library_variables, **HF_OFFLINE},
         )
         scenarios = own_scenarios(plan)
         for folder in (scenarios, scenarios.with_name(names.PERTURBATIONS_FOLDER)):

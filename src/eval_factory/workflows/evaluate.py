@@ -75,7 +75,7 @@ def evaluate(
     """
     evaluation = evaluation or build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
-    argv: Sequence[str] = command_line(plan, debug=options.debug, at_most=shown_look_size(plan))
+    argv = command_line(plan, debug=options.debug, max_instances=shown_look_size(plan))
     show_warnings(evaluation, screen)
     look_for_prerequisites(plan)
     show_uncomputed([plan], env, screen)
@@ -189,7 +189,7 @@ def unchanged_evaluation(
         )
         return None
     context.log.info(
-        "complete, and unchanged since it was collected; without SHA256SUMS it is collected again"
+        "complete, and unchanged since it was collected (delete SHA256SUMS to collect it again)"
     )
     context.show(
         "this run is complete already, and nothing has changed since: "

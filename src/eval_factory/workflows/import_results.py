@@ -251,8 +251,9 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
             answers_public=old_provenance.answers_public,
             training_cutoff=options.training_cutoff,
         )
-        # The texts are compared with the stored texts, and today's environment may have other
-        # secrets than the environment of the first import.
+        # The texts are compared with the stored texts. Today's environment may have other secrets
+        # than that of the first import: redacting these would alter texts that were stored. A text
+        # that the first import redacted is named as a difference.
         without_secrets = Redactor()
         result = result_of(run, without_secrets, options.min_coverage, age)
         importer_fields = {name: getattr(old_provenance, name) for name in _IMPORTER_FIELDS}

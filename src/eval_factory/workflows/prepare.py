@@ -20,7 +20,7 @@ from eval_factory.data.bundle import refuse_inside
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.command import model_files
-from eval_factory.helm.picture_metrics import classes_of, uncomputed, weights_folder
+from eval_factory.helm.picture_metrics import classes_of, uncomputed_metrics, weights_folder
 from eval_factory.plan.run_plan import SENDS_METADATA, SERVERS_SECTION, Plan, servers_section
 from eval_factory.report.documents import run_config
 from eval_factory.workflows.context import RunContext, start_over
@@ -93,7 +93,7 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
     further_keys: dict[str, Any] = {}
     if servers:
         further_keys[SERVERS_SECTION] = servers
-    if plan.sends_metadata_as_before:
+    if plan.sends_metadata_as_before:  # the folder's first run sent pictures with their metadata
         further_keys[SENDS_METADATA] = True
     document = run_config(
         config,
@@ -127,7 +127,7 @@ def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | No
         bundle=bundle.record() if bundle else None,
         own_files=run_data.hash_own_data(plan, context.say),
         all_files=run_data.takes_all_files(plan, context.env),
-        uncomputed=classes_of(uncomputed(plan, context.env)),
+        uncomputed=classes_of(uncomputed_metrics(plan, context.env)),
     )
 
 
@@ -151,20 +151,23 @@ def data_settings(
     stop = plan.evaluation.stop_when
     if stop is not None:
         sample = SampleSettings(stop.seed, in_one_order=True)
+    library_variables = {}
+    if run_data.takes_all_files(plan, env):
+        # The user has set this variable; helm-run reads all text files of a folder with it too.
+        library_variables[ALL_FILES] = "1"
     settings = HelmRunSettings(
         pins=run_data.pins_of(plan),
         probe_judges=extra.probe_judges,
         only_generate=extra.only_generate,
         sample=sample,
-        # The user has set this variable, and helm-run reads it too.
-        libraries={ALL_FILES: "1"} if run_data.takes_all_files(plan, env) else {},
+        library_variables=library_variables,
     )
     if bundle is not None:
         settings = run_data.with_bundle(settings, bundle, plan)
     if extra.offline:
         settings = run_data.offline_settings(settings, plan, env)
     if plan.evaluation.task.helm.makes_images:
-        left_out = classes_of(uncomputed(plan, {**env, **settings.libraries}))
+        left_out = classes_of(uncomputed_metrics(plan, {**env, **settings.library_variables}))
         settings = replace(settings, uncomputed=left_out, weights=str(weights_folder()))
     return settings
 

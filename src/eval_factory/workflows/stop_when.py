@@ -85,7 +85,7 @@ def ask_in_looks(
     ask: Callable[[Sequence[str]], FinishedRun],
     *,
     debug: bool,
-) -> tuple[FinishedRun, Sequence[str]]:
+) -> tuple[FinishedRun, list[str]]:
     """Run one look after the other until the rule holds or all instances are asked.
 
     Args:
@@ -110,7 +110,7 @@ def ask_in_looks(
     size = stop.first
     wall_s = 0.0
     while True:
-        argv = command_line(plan, debug=debug, at_most=size)
+        argv = command_line(plan, debug=debug, max_instances=size)
         write_run_config(context, plan, argv)
         finished = ask(argv)
         wall_s = rounded(wall_s + finished.wall_s, DIGITS_OF_SECONDS)

@@ -227,8 +227,9 @@ def _findings_and_notes(rundir: RunDir, state_findings: list[Finding]) -> Iterat
     yield from _state_findings(rundir, stored)
     state = last_state(rundir)
     name = rundir.run_state.name
-    # .run_state.json has the digests of the result's files, and of the files from which the result
-    # was made. These digests reveal changes even if somebody has made SHA256SUMS again.
+    # .run_state.json has the digests of the result's files (`files`), and one digest of its own
+    # fields together with those of the provenance that name the input files (`inputs`). These
+    # digests reveal changes even if somebody has made SHA256SUMS again.
     inputs = state.digest_of_inputs(vars(provenance))
     for difference in differences(state.inputs, inputs, "inputs"):
         state_findings.append(_finding(name, difference, f"this file and {_RESULT}"))
@@ -339,7 +340,8 @@ class _VersionChanges:
                 f"here it is {STATISTICS_VERSION}: "
                 f"it computes these in another way, and they were not compared: {names}"
             )
-        # Each of these notes is about the page: the first that applies suffices.
+        # Each of these notes says that the page was not compared. Only the first that applies is
+        # shown; a later difference of versions may have excused further fields.
         if self.other_errata:
             yield (
                 f"corrected with errata version {self.stored.errata_version}; "

@@ -120,11 +120,13 @@ def test_helms_whole_folder_is_not_unlinked(bundle: Path, tmp_path: Path) -> Non
 def test_the_variables_name_copies(bundle: Path, tmp_path: Path) -> None:
     """The bundle may go away while the model is asked. A limit on prompts needs its vocabulary."""
     this = plan_of("mtsamples_procedures", tmp_path, bundle, max_length=9)
-    settings = with_bundle(HelmRunSettings(libraries={"A": "b"}), placed(this), this)
+    settings = with_bundle(HelmRunSettings(library_variables={"A": "b"}), placed(this), this)
     helm = tmp_path / "out/helm"
     # no NLTK_DATA, for the bundle has none, and nothing of the Hub: a user's own goes on being found
     libraries = {"A": "b", "TIKTOKEN_CACHE_DIR": str(helm / "tiktoken")}
-    assert settings == HelmRunSettings(file_lists=str(helm / "file_lists"), libraries=libraries)
+    assert settings == HelmRunSettings(
+        file_lists=str(helm / "file_lists"), library_variables=libraries
+    )
     for copy in ("file_lists/notes.json", "tiktoken/0123", "scenarios/notes/a 1.txt"):
         assert (helm / copy).read_bytes() == (bundle / copy).read_bytes()
 
@@ -174,7 +176,7 @@ def test_the_record_names_revision_and_hash_of_what_was_read(tmp_path: Path) -> 
     assert dataset["files"] == listed
     home = tmp_path / "out/helm/hf"
     assert (
-        with_bundle(HelmRunSettings(), found, this).libraries.items()
+        with_bundle(HelmRunSettings(), found, this).library_variables.items()
         >= {
             "HF_HUB_OFFLINE": "1",
             "HF_DATASETS_OFFLINE": "1",

@@ -48,9 +48,13 @@ def test_endpoints_judges_tokens_and_cloud_functions() -> None:
 
 def test_the_embedded_endpoint_needs_no_host_and_a_served_one_its_server() -> None:
     this = plan({"target.api_endpoint.url": "demo://baseline"})
-    told = offline_settings(HelmRunSettings(file_lists="/lists", libraries={"A": "b"}), this, {})
+    told = offline_settings(
+        HelmRunSettings(file_lists="/lists", library_variables={"A": "b"}), this, {}
+    )
     libraries = {"A": "b", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-    assert told == HelmRunSettings(allowed=(), proxies={}, file_lists="/lists", libraries=libraries)
+    assert told == HelmRunSettings(
+        allowed=(), proxies={}, file_lists="/lists", library_variables=libraries
+    )
     served = plan({"target.api_endpoint.url": "served://vllm-0a1b/v1"})
     assert offline_settings(
         HelmRunSettings(), served, {SERVED_AT: "http://127.0.0.1:20001"}

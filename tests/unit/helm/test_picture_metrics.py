@@ -37,7 +37,7 @@ def plan_of(task: str, **flags: object) -> Plan:
 
 
 def shown(plan: Plan, env: dict[str, str]) -> dict[str, str]:
-    reasons = picture_metrics.uncomputed(plan, env)
+    reasons = picture_metrics.uncomputed_metrics(plan, env)
     return {metric.shown: reason for metric, reason in reasons.items()}
 
 

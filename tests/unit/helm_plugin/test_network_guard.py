@@ -158,7 +158,7 @@ def test_they_are_taken_over_those_of_the_shell(argv: list[str], tmp_path: Path)
     for without_a_file in (argv, ["helm-run"]):
         set_variables_of_settings_file(without_a_file, env)
     assert env == ENVIRONMENT
-    settings = HelmRunSettings(pins=Pins(hub={"a": "b"}), libraries={"HF_HOME": "/bundle"})
+    settings = HelmRunSettings(pins=Pins(hub={"a": "b"}), library_variables={"HF_HOME": "/bundle"})
     (tmp_path / "settings.json").write_text(settings.file_text())
     started_by_eval_factory = {**env, SETTINGS: HelmRunSettings().environment()[SETTINGS]}
     set_variables_of_settings_file(argv, started_by_eval_factory)
@@ -169,7 +169,7 @@ def test_they_are_taken_over_those_of_the_shell(argv: list[str], tmp_path: Path)
 
 
 def test_the_folder_may_be_joined_to_its_option(tmp_path: Path) -> None:
-    settings = HelmRunSettings(libraries={"HF_HOME": "/bundle"})
+    settings = HelmRunSettings(library_variables={"HF_HOME": "/bundle"})
     (tmp_path / "settings.json").write_text(settings.file_text())
     env = dict(ENVIRONMENT)
     set_variables_of_settings_file(["helm-run", "--local-path"], env)

@@ -132,7 +132,7 @@ def test_offline_only_the_endpoints_may_be_contacted(
         find_bundle(here, {})  # the data have to be there already
     settings = data_settings(here, None, {})
     assert settings.allowed == (("host.example", 443),)
-    assert settings.libraries["HF_HUB_OFFLINE"] == "1"
+    assert settings.library_variables["HF_HUB_OFFLINE"] == "1"
     with caplog.at_level(logging.INFO, "test"):
         place_data(context(here.rundir), here, None)
     each_says(caplog.messages, ["offline: only", "https://host.example/v1"])

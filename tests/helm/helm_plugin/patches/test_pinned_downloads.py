@@ -183,7 +183,7 @@ def test_the_pinned_revision_is_read_and_the_newest_where_it_cannot_be_any_more(
         origin.altered[path] = (403, b"", {})
     pins = Pins(hub={name: REVISION if name == there else GONE for name in names})
     libraries = {"HF_ENDPOINT": origin.url, "HF_HOME": str(tmp_path)}
-    told = HelmRunSettings(pins=pins, libraries=libraries).environment()
+    told = HelmRunSettings(pins=pins, library_variables=libraries).environment()
     assert json.loads(run(ASKS_THE_HUB, told, *names)) == dict.fromkeys(
         (there, gone, script), REVISION
     )
