@@ -86,10 +86,9 @@ def deployment_of(endpoint: EndpointPlan) -> str:
     """
     if endpoint.helm_name is not None:
         return endpoint.helm_name
-    slug = f"judge-{endpoint.role}-{endpoint.slug}"
     if endpoint.role == MODEL_ROLE:
-        slug = endpoint.slug
-    return names.deployment_name(slug)
+        return names.deployment_name(endpoint.slug)
+    return names.deployment_name(f"judge-{endpoint.role}-{endpoint.slug}")
 
 
 def roles_by_deployment(endpoints: Iterable[EndpointPlan]) -> dict[str, str]:
@@ -103,7 +102,9 @@ def model_metadata(endpoints: tuple[EndpointPlan, ...]) -> str:
     for endpoint in endpoints:
         models.append(
             names.model_entry(
-                deployment_of(endpoint), endpoint.model_id, f"{endpoint.model_id} ({endpoint.role})"
+                deployment_of(endpoint),
+                display_name=endpoint.model_id,
+                description=f"{endpoint.model_id} ({endpoint.role})",
             )
         )
     return _dump({"models": models})
@@ -123,12 +124,12 @@ def benchmark_files(
 ) -> dict[str, str]:
     """Return the text of each file of a custom benchmark, by the file's name.
 
-    The files are benchmark.yaml and, if the judges' prompt has placeholders for the jury's scale or
-    criteria, the prompt with these filled in.
+    The first file is benchmark.yaml. If the judges' prompt has placeholders for the jury's scale or
+    criteria, the second file is the prompt with the scale and criteria filled in.
 
     HELM's configurable benchmark reads benchmark.yaml; for a rubric benchmark, eval-factory's own
-    run spec reads the file. Paths in the file are absolute, and judges have the names of their
-    deployments. HELM does not use these keys:
+    run spec reads benchmark.yaml. Paths in benchmark.yaml are absolute, and judges have the names
+    of their deployments. HELM does not use these keys:
 
     - the jury's scale and criteria: eval-factory's plug-in and `jury_form_in` read them;
     - `pictures_beside`: the plug-in reads the key;
@@ -143,7 +144,8 @@ def benchmark_files(
         if filled != text:
             prompt = folder / names.JUDGE_PROMPT
             files[names.JUDGE_PROMPT] = filled
-    # Name all keys in the order of the file; keys whose value is None are left out below.
+    # All keys, in the order of the file. Keys whose value is None are left out below; `or None`
+    # leaves out a key that is False.
     document: dict[str, Any] = {
         "name": benchmark.name,
         "description": benchmark.description,
@@ -179,7 +181,7 @@ def benchmark_files(
 def _jury_metric(
     benchmark: Benchmark, prompt: Path | None, judges: tuple[EndpointPlan, ...]
 ) -> dict[str, Any]:
-    """Return the jury metric's entry in benchmark.yaml."""
+    """Return the jury metric's entry in benchmark.yaml; `prompt` is the judges' prompt file."""
     entries = []
     for judge in judges:
         deployment = deployment_of(judge)
@@ -222,13 +224,13 @@ def _dump(document: dict[str, Any]) -> str:
 
 
 class Program(list[str]):
-    """Several arguments of a command line, which `_quoted` keeps apart.
+    """A value in the template of a command line that becomes several arguments (see `_quoted`).
 
     Most often the arguments are a program, or an interpreter and the module to run.
     """
 
 
-MODULES = {  # the module of each of HELM's programs
+MODULES = {  # from each of HELM's programs to the module of the program
     "helm-run": "helm.benchmark.run",
     "helm-summarize": "helm.benchmark.presentation.summarize",
     "helm-server": "helm.benchmark.server",
@@ -242,7 +244,7 @@ def helm_program(name: str, environment: environments.Environment | None = None)
 
     Args:
         name: the program's name, one of `MODULES`.
-        environment: the environment that holds the program; None: the environment of crfm-helm.
+        environment: the environment of the program; None: the environment of crfm-helm.
     """
     if environment is None:
         environment = environment_of(HELM)
@@ -260,6 +262,7 @@ def run_entry(plan: Plan) -> str:
     elif plan.judges:
         arguments["jury_config_path"] = str(plan.rundir.model_configs / names.JUDGES)
     params = plan.evaluation.params
+    # An option whose value is None is left out; `or None` leaves out an option that is off.
     options = {
         "criteria_per_request": params.extra.criteria_per_request,
         "more_metrics": "+".join(params.extra.metrics or ()) or None,
@@ -271,14 +274,14 @@ def run_entry(plan: Plan) -> str:
         "options_only": params.extra.options_only or None,
         "none_of_the_others": params.extra.none_of_the_others or None,
         "ask_unread": params.extra.ask_unread or None,
-        # the key of the asking that allows the model to abstain
+        # The cost always has a value, but it matters only if the model may abstain.
         "cost_of_wrong": params.extra.cost_of_wrong if params.extra.allow_abstain else None,
         "chance_questions": plan.chance_questions or None,
-        # not the style but the task, by whose name the plug-in finds the instructions
+        # The value is the name of the task, by which the plug-in finds the task's instructions.
         "answer_style": plan.task_name if params.extra.answer_style == REASONED else None,
         "num_output_tokens": plan.evaluation.num_output_tokens,
         "temperature": params.temperature,
-        # Log probabilities need no further asking: the endpoint's `adapter` requests them.
+        # Log probabilities come with the answer (`EndpointPlan.adapter`), not by a further asking.
         "confidence": None if params.extra.confidence == LOGPROBS else params.extra.confidence,
     }
     for name, value in options.items():
@@ -290,10 +293,11 @@ def run_entry(plan: Plan) -> str:
 
 
 def command_line(plan: Plan, *, debug: bool = False, max_instances: int | None = None) -> list[str]:
-    """Return the list of arguments that runs helm-run.
+    """Return the command line of helm-run, as a list of arguments.
 
-    The command's template is rendered with quoted values, and then split as a shell would split
-    it. Text in a value can therefore not become a second argument, and is never evaluated.
+    The template of the command (`command` in framework.yml) is rendered with quoted values, and
+    then split as a shell would split it. Text in a value can therefore not become a second
+    argument, and is never evaluated.
 
     Args:
         plan: the run's plan.
@@ -303,10 +307,10 @@ def command_line(plan: Plan, *, debug: bool = False, max_instances: int | None =
     log_config = None
     if not debug:
         log_config = str(plan.rundir.model_configs / names.LOGGING)
-    plug_ins = [names.PLUGIN_MODULE]  # each becomes an argument of its own
+    plug_in_modules = [names.PLUGIN_MODULE]
     plug_in = plan.evaluation.task.plug_in
     if plug_in and plug_in.helm_plugin:
-        plug_ins.append(plug_in.helm_plugin)
+        plug_in_modules.append(plug_in.helm_plugin)
     values = {
         "helm_run": helm_program("helm-run", environment_of_plan(plan)),
         "run_entry": run_entry(plan),
@@ -317,9 +321,9 @@ def command_line(plan: Plan, *, debug: bool = False, max_instances: int | None =
         "helm_dir": str(plan.rundir.helm),
         "model_configs_dir": str(plan.rundir.model_configs),
         "log_config": log_config,
-        "plugin": Program(plug_ins),
+        "plugin": Program(plug_in_modules),
         "runner_class": names.RUNNER_CLASS,
-        **plan.evaluation.as_dict(),
+        **plan.evaluation.as_dict(),  # a template may use every value of the configuration
     }
     return shlex.split(_template(plan.evaluation.framework.defaults.command).render(values))
 

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from eval_factory.plan.run_plan import Plan
 
 HOMES = {MEDHELM.name: MEDHELM_HOME, HEIM.name: HEIM_HOME}
-"""The variable that names the folder of the environment, for each upstream that has its own."""
-SHARED_MODULE = "torch"  # a module that every metric of pictures needs
+"""From each upstream with a separate environment to the variable with the environment's folder."""
+MODULE_OF_PICTURE_METRICS = "torch"  # every metric of pictures needs this module
 STARTER = Path(__file__).resolve().parents[1] / "helm_plugin" / "start_in_environment.py"
 """The script with which the interpreter of another environment starts one of HELM's programs."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """The Python environment of an upstream, which may or may not be installed there."""
+    """The Python environment for an upstream. The upstream need not be installed."""
 
     upstream: Upstream
     python: str  # the path of the interpreter
@@ -48,8 +48,9 @@ class Environment:
 
     def version_of(self, package: str) -> str | None:
         """Return the installed version of a package; None if the package is not installed."""
+        # If several versions are installed, Python imports the first.
         for distribution in self.distributions(package):
-            return distribution.version  # of the first one found
+            return distribution.version
         return None
 
     def distributions(self, package: str | None = None) -> Iterable[metadata.Distribution]:
@@ -102,14 +103,14 @@ class Environment:
 
 
 def environment_of(upstream: Upstream) -> Environment:
-    """Return the environment of an upstream, which need not be installed there."""
+    """Return the environment for an upstream. The upstream need not be installed."""
     if upstream is HELM:
-        return Environment(HELM, sys.executable)
+        return Environment(HELM, python=sys.executable)
     home = home_of(upstream)
     return Environment(
         upstream,
-        str(home / "bin" / "python"),
-        tuple(map(str, home.glob("lib/python3*/site-packages"))),
+        python=str(home / "bin" / "python"),
+        search=tuple(map(str, home.glob("lib/python3*/site-packages"))),
     )
 
 
@@ -122,7 +123,7 @@ def environment_of_run(upstream: Upstream, run_spec: str) -> Environment:
     if upstream is HELM and _makes_images(run_spec):
         heim = environment_of(HEIM)
         if heim.version_of(HEIM.package) == HEIM.version:
-            return replace(heim, upstream=HELM)  # it has the same crfm-helm, and HELM's run specs
+            return replace(heim, upstream=HELM)  # HEIM's package is crfm-helm too
     return environment_of(upstream)
 
 
@@ -146,8 +147,9 @@ def home_of(upstream: Upstream) -> Path:
     configured_home = os.environ.get(HOMES[upstream.name])
     if configured_home:
         return Path(os.path.abspath(os.path.expanduser(configured_home)))
-    configured = Path(os.environ.get("XDG_DATA_HOME", ""))
-    data = configured if configured.is_absolute() else Path.home() / ".local" / "share"
+    data = Path(os.environ.get("XDG_DATA_HOME", ""))
+    if not data.is_absolute():  # the specification ignores relative paths
+        data = Path.home() / ".local" / "share"
     return data / "eval-factory" / f"{upstream.name}-{upstream.version}"
 
 
@@ -159,9 +161,9 @@ def installed_upstream() -> Upstream:
     Raises:
         PrerequisiteError: no upstream is installed in this environment.
     """
-    for folder in sys.path:  # Python imports from the first folder that has a module
+    for folder in sys.path:  # Python imports HELM from the first folder that has it
         for upstream in UPSTREAMS.values():
-            environment = Environment(upstream, sys.executable, (folder,))
+            environment = Environment(upstream, python=sys.executable, search=(folder,))
             version = environment.version_of(upstream.package)
             if version is not None:
                 return replace(upstream, version=version)
@@ -202,10 +204,10 @@ def look_for_packages(
         return
     missing = missing_for(run_spec, environment)
     if _makes_images(run_spec):
-        if not environment.has_module(SHARED_MODULE):
+        if not environment.has_module(MODULE_OF_PICTURE_METRICS):
             raise PrerequisiteError(_no_metrics_of_pictures(task, missing))
-        missing = []  # `picture_metrics` reports the metrics that need these packages
-    if missing:
+        # `picture_metrics` reports the metrics that need other missing packages.
+    elif missing:
         raise PrerequisiteError(f"{not_installed(task, missing, environment)}\n  nothing was asked")
 
 
@@ -213,7 +215,7 @@ def _no_metrics_of_pictures(task: str, missing: Iterable[str]) -> str:
     """Return the message for an environment without packages for metrics of pictures."""
     return (
         f"{task}: HELM's metrics of pictures need packages that are not installed: "
-        f"{', '.join(missing) or SHARED_MODULE}\n"
+        f"{', '.join(missing) or MODULE_OF_PICTURE_METRICS}\n"
         f"  {how_to_install(HEIM)}\n"
         "  or make the pictures now, and score them where these packages are: "
         "config.params.extra.only_generate: true\n"
@@ -311,7 +313,5 @@ def module_named_in(message: str) -> str | None:
     match = _MODULE.search(message)
     if match is None:
         return None
-    for name in match.groups():
-        if name:
-            return str(name).partition(".")[0]
-    return ""  # not reached: in every match, one group is not empty
+    name: str = next(filter(None, match.groups()))  # one group of the pattern matched
+    return name.partition(".")[0]

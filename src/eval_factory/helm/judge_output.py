@@ -298,7 +298,7 @@ def _refuse_unusable(record: Mapping[str, Any], criteria: Criteria, form: JuryFo
         UnusableJudgeOutput: a rating or a field is missing, a criterion is unknown, or a score does
             not have the required form.
     """
-    # A form that states no criteria permits further ones, which `parse_judge_output` drops.
+    # If the form states no criteria, a judge may add some: `parse_judge_output` drops them.
     for name in record:
         if form.criteria and name not in criteria:
             raise UnusableJudgeOutput(
@@ -402,7 +402,7 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _object_without_last_brace(text: str) -> dict[str, Any] | None:
-    """Return the JSON object in a text that lacks its last closing brace; None if it is none."""
+    """Return the JSON object in a text that lacks its last closing brace; None if there is none."""
     unclosed = text.rstrip().removesuffix("```").rstrip()
     try:
         record: dict[str, Any] = json.loads(unclosed + "}")

@@ -132,7 +132,7 @@ _FACTS = {
     "summarization_compression": MetricFacts(unit="ratio"),
 }
 
-_OWN_SUFFIXES = (
+_ADDED_SUFFIXES = (
     r"(?:\.(?:corrected|lenient|reasoned|with_asked|helm|all_judges|all_orders|repeats_mean))+$"
 )
 """The suffixes of scores that eval-factory adds to a metric of HELM.
@@ -145,17 +145,18 @@ def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts
     """Return the facts about a metric.
 
     Args:
-        name: HELM's name of the metric without split and perturbation; it may have a suffix of
-            eval-factory's own scores.
-        scale: the scale of this run's values, if known. An unknown metric with the scale of HELM's
-            juries counts as a jury's rating.
+        name: the metric's name without split and perturbation. The name may end with a suffix that
+            eval-factory adds.
+        scale: the scale of this run's values; None if it is not known. An unknown metric with the
+            scale of HELM's juries counts as a jury's rating.
     """
-    facts = _FACTS.get(re.sub(_OWN_SUFFIXES, "", name))
+    facts = _FACTS.get(re.sub(_ADDED_SUFFIXES, "", name))
     if facts is None and scale == HELMS_FORM.scale:
         return _RATING
     return facts or MetricFacts()
 
 
+# Statistics with these names or prefixes are about the run, not about the answers: no scores.
 BOOKKEEPING_PREFIXES = (
     "num_",
     "finish_reason_",
@@ -168,7 +169,6 @@ BOOKKEEPING_PREFIXES = (
 BOOKKEEPING = frozenset(
     {"predicted_index", "prompt_length", "prompt_truncated", "perplexity", "bits_per_byte"}
 )
-"""Statistics about the run, not about the answers; they are not scores."""
 
 
 def is_score(name: str) -> bool:
@@ -206,39 +206,44 @@ NONE = "none"  # the main metric of a run without any score
 def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, list[str]]:
     """Return (the main metric, notes for the reader about the choice).
 
-    A task of framework.yml declares its main metric, whether computed or not. For a run entry, the
-    main metric is the first of these that the run holds:
+    A task of framework.yml declares its main metric, even if a run does not compute this metric.
+    For a run entry, the main metric is the first of these that the run holds:
+
     - the metric that HELM declares,
     - the metric that is named after the run spec, such as live_qa_score,
     - the first of `USUAL_MAIN_METRICS`,
     - the first score of the main split.
 
     Args:
-        entry: HELM's names of the task.
+        entry: the facts about the task.
         labels: the labels of the scores that the run holds, in HELM's order.
     """
     if not entry.is_run_entry and entry.main_metric is not None:
         return entry.main_metric, []
-    declared = next((name for name in entry.main_metrics if name in labels), None)
-    if declared is not None:
-        return declared, []
-    # A label of the main split has no `@`, or only the one in a metric's name, after which a number
-    # follows (NDCG@10).
-    of_main_split = (
-        label for label in labels if "@" not in label or label.rpartition("@")[2].isdigit()
-    )
-    usual = (f"{entry.run_spec}_score", *USUAL_MAIN_METRICS)
-    main = next((name for name in usual if name in labels), next(of_main_split, None))
+    for name in entry.main_metrics:
+        if name in labels:
+            return name, []
+    main = _undeclared_main_metric(entry.run_spec, labels)
     if main is None:
         return NONE, ["HELM computed no score for this run: nothing is reportable"]
-    names = (
-        f"{' or '.join(entry.main_metrics)}, which this run does not hold"
-        if entry.main_metrics
-        else "none"
+    declared = "none"
+    if entry.main_metrics:
+        declared = f"{' or '.join(entry.main_metrics)}, which this run does not hold"
+    note = (
+        f"main metric: HELM names {declared}; eval-factory chose {main}, the first of a fixed "
+        "list that the run holds"
     )
-    return main, [
-        (
-            f"main metric: HELM names {names}; eval-factory chose {main}, the first of a fixed "
-            "list that the run holds"
-        )
-    ]
+    return main, [note]
+
+
+def _undeclared_main_metric(run_spec: str, labels: Sequence[str]) -> str | None:
+    """Return the main metric if HELM declares none; None if the main split has no score."""
+    for name in (f"{run_spec}_score", *USUAL_MAIN_METRICS):
+        if name in labels:
+            return name
+    for label in labels:
+        # A label of the main split has no `@`, except in a metric's name, where a number follows
+        # (NDCG@10).
+        if "@" not in label or label.rpartition("@")[2].isdigit():
+            return label
+    return None

@@ -27,14 +27,12 @@ BENCHMARK = "benchmark.yaml"
 JUDGE_PROMPT = "judge_prompt.txt"
 LOGGING = "logging.yaml"
 OTHER_RUN = "other_run.json"  # the instances of the run that `extra.stop_when.differs_from` names
-SETTINGS = "settings.json"  # the plug-in's: the places of data, and the permitted hosts
+SETTINGS = "settings.json"  # for the plug-in: the paths of data, and the permitted hosts
 
 _ORGANIZATION = "endpoint"  # HELM requires names of the form <organization>/<name>
 
 LENGTH_TOKENIZER = "openai/cl100k_base"
-"""The tokenizer that counts tokens if `max_length` sets a limit; without a limit, HELM does not cut
-prompts.
-"""
+"""The tokenizer that counts the tokens of prompts if `max_length` limits the prompts."""
 
 # the value of `--max-eval-instances` for all instances; HELM requires the option
 NO_LIMIT = 2_147_483_647
@@ -102,6 +100,7 @@ MEDHELM_HEALTHBENCH = frozenset(
     f"helm.benchmark.annotation.health_bench_annotator.{name}"
     for name in ("HealthBenchAnnotator", "HealthBenchProfessionalAnnotator")
 )
+"""The classes of medhelm's annotators for HealthBench."""
 SHARE_JURIES = frozenset({"health_bench", "health_bench_professional"})
 """The names of annotators whose judges give shares of a rubric's points (medhelm's HealthBench)."""
 
@@ -135,20 +134,20 @@ def asked_run_specs(argv: list[str]) -> set[str]:
 
     Return an empty set if a conf file cannot be read: the names are then unknown.
     """
-    entries: set[str] = set()
+    run_specs: set[str] = set()
     option = ""  # the option to which the arguments after it belong
     for argument in argv:
         if argument.startswith("-"):
             option = argument
         elif option in ("--run-entries", "-r"):
-            entries.add(argument.partition(":")[0])
+            run_specs.add(argument.partition(":")[0])
         elif option in ("--conf-paths", "-c"):
             try:
-                records = conf_entries(Path(argument).read_text(encoding="utf-8"))
+                entries = conf_entries(Path(argument).read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 return set()
-            entries |= {entry["description"].partition(":")[0] for entry in records}
-    return entries
+            run_specs |= {entry["description"].partition(":")[0] for entry in entries}
+    return run_specs
 
 
 def conf_entries(text: str) -> list[dict[str, Any]]:
@@ -166,10 +165,12 @@ def conf_entries(text: str) -> list[dict[str, Any]]:
 
         try:
             tree = ConfigFactory.parse_string(text)
-            tree = tree.as_plain_ordered_dict() if hasattr(tree, "as_plain_ordered_dict") else tree
+            if hasattr(tree, "as_plain_ordered_dict"):  # a list has no such method
+                tree = tree.as_plain_ordered_dict()
         except Exception as error:  # pyhocon and its parser raise errors of many kinds
             line = getattr(error, "lineno", None)
-            raise ValueError("it is not HOCON" + (f" (line {line})" if line else "")) from None
+            position = f" (line {line})" if line else ""
+            raise ValueError(f"it is not HOCON{position}") from None
     entries = tree.get("entries") if isinstance(tree, dict) else None
     if not isinstance(entries, list):
         raise ValueError("it has no list `entries`")

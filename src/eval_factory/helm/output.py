@@ -646,7 +646,7 @@ class RunRecord(HelmRecord):
     judge_prompts: dict[str, tuple[str, ...]] = {}
     drawn_sample: DrawnSample | None = None
     judge_probe: dict[str, dict[str, Any]] = {}
-    """Dict from an instance to the judges' annotations of a generic answer without content."""
+    """From an instance's id to the judges' annotations of a generic answer without content."""
 
 
 def read_run_record(helm_dir: Path) -> RunRecord:

@@ -1,9 +1,8 @@
 """Makes the schema from which helm-summarize makes HELM's web pages.
 
-On the pages, MedHELM's tasks have HELM's own titles and descriptions; all other tasks have those of
-eval-factory. HELM's
-`schema_medhelm.yaml` alone is not enough: it has a column for each of its scenarios, even for
-scenarios that were not run, and shows no other tasks.
+On the pages, MedHELM's tasks have HELM's titles and descriptions; all other tasks have those of
+eval-factory. HELM's `schema_medhelm.yaml` alone is not enough: it has a column for each of its
+scenarios, even for scenarios that were not run, and shows no other tasks.
 
 HELM renders names of metrics as Mako templates, which can execute code, and uses names of groups
 as file names. The names come from files that another person may have written. Therefore only plain
@@ -24,7 +23,7 @@ from eval_factory.helm.names import model_entry
 
 SCHEMA_FILE = "schema_medhelm.yaml"
 _MAIN = "main_metric"  # the name of the table with the main metrics
-ALL_OF = "all_metrics_of_"  # the beginning of the names of the tables with all metrics
+ALL_METRICS_OF = "all_metrics_of_"  # the beginning of the names of the tables with all metrics
 _OTHER_EVALUATIONS = "other_evaluations"
 """The name of the group that contains every group that HELM's schema lacks."""
 
@@ -69,14 +68,14 @@ def page_schema(runs: Sequence[PageRun], helm_schema: Mapping[str, Any]) -> dict
         runs: the runs that the pages show.
         helm_schema: HELM's schema for MedHELM; empty if the installed HELM has none.
     """
-    groups = set()  # HELM's groups of scenarios, without the groups of groups
+    scenario_groups = set()  # all of HELM's groups, without the groups of groups
     for group in helm_schema.get("run_groups", ()):
         if not group.get("subgroups"):
-            groups.add(group["name"])
-    used = groups & set(chain.from_iterable(run.groups for run in runs))
+            scenario_groups.add(group["name"])
+    used = scenario_groups & set(chain.from_iterable(run.groups for run in runs))
     by_group = _runs_by_group(runs, used)
     metrics = _metrics(runs, helm_schema.get("metrics", ()))
-    _drop_repeated_names(metrics, by_group.values())
+    _drop_repeated_short_names(metrics, by_group.values())
     metric_groups: list[dict[str, Any]] = []
     run_groups: list[dict[str, Any]] = []
     if by_group:
@@ -85,7 +84,7 @@ def page_schema(runs: Sequence[PageRun], helm_schema: Mapping[str, Any]) -> dict
         "metrics": metrics,
         "perturbations": list(helm_schema.get("perturbations", ())),
         "metric_groups": [*helm_schema.get("metric_groups", ()), *metric_groups],
-        "run_groups": [*_with_members(helm_schema.get("run_groups", ()), used), *run_groups],
+        "run_groups": [*_shown_groups(helm_schema.get("run_groups", ()), used), *run_groups],
     }
 
 
@@ -112,7 +111,7 @@ def _runs_by_group(runs: Sequence[PageRun], used: set[str]) -> dict[str, PageRun
     return by_group
 
 
-def _drop_repeated_names(metrics: Sequence[dict[str, Any]], runs: Iterable[PageRun]) -> None:
+def _drop_repeated_short_names(metrics: Sequence[dict[str, Any]], runs: Iterable[PageRun]) -> None:
     """Drop short names that would be the heading of several columns of a table.
 
     HELM's short name of both exact match and quasi-exact match is EM.
@@ -136,24 +135,25 @@ def page_models(display_names: Mapping[str, str]) -> dict[str, Any]:
     return {"models": [model_entry(name, shown, shown) for name, shown in display_names.items()]}
 
 
-def _with_members(groups: Iterable[Mapping[str, Any]], used: set[str]) -> list[dict[str, Any]]:
-    """Return the groups that were run, and the groups that contain them, in their order.
+def _shown_groups(groups: Iterable[Mapping[str, Any]], used: set[str]) -> list[dict[str, Any]]:
+    """Return those of HELM's groups that the pages show, in HELM's order.
 
-    A group of groups only keeps the members that are returned too.
+    These are the groups in `used`, and the groups of groups with such a member. A group of groups
+    lists only members that the pages show.
     """
     groups = list(groups)
-    names = set(used)
+    names = set(used)  # the names of the groups to show
     # Repeat, because a group of groups may come before or after its members.
     for _ in groups:
         names |= {group["name"] for group in groups if names & set(group.get("subgroups") or ())}
-    remaining = []
+    shown = []
     for group in groups:
         if group["name"] in names:
             shown_group = dict(group)
             if "subgroups" in group:
                 shown_group["subgroups"] = [name for name in group["subgroups"] if name in names]
-            remaining.append(shown_group)
-    return remaining
+            shown.append(shown_group)
+    return shown
 
 
 def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -173,19 +173,19 @@ def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> l
 def _groups_of(
     by_group: Mapping[str, PageRun],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return HELM's `metric_groups` (its tables) and `run_groups` for the runs of `_runs_by_group`.
+    """Return (`metric_groups`, `run_groups`) for the runs of `_runs_by_group`.
 
-    A first table compares the main metrics; each group also has a table of all its metrics. The
-    tables have no win rates, which only make sense for a set of benchmarks that was composed on
-    purpose.
+    HELM's metric groups are tables. The first table compares the main metrics; each group also has
+    a table of all its metrics. The tables have no win rates: a win rate only makes sense for a set
+    of benchmarks that was composed on purpose.
     """
-    # By the name of each table: its title, and its metrics. HELM fills in `${...}` from the
-    # `environment` of a group.
-    shown: dict[str, tuple[str, tuple[str, ...]]] = {_MAIN: ("Main metric", ("${main_name}",))}
+    # From the name of each table to (title, metrics). HELM fills in `${...}` from the `environment`
+    # of a group.
+    contents: dict[str, tuple[str, tuple[str, ...]]] = {_MAIN: ("Main metric", ("${main_name}",))}
     for group, run in by_group.items():
-        shown[f"{ALL_OF}{group}"] = (f"All metrics of {run.task}", run.metrics)
+        contents[f"{ALL_METRICS_OF}{group}"] = (f"All metrics of {run.task}", run.metrics)
     tables = []
-    for name, (title, metrics) in shown.items():
+    for name, (title, metrics) in contents.items():
         tables.append(
             {
                 "name": name,
@@ -201,7 +201,7 @@ def _groups_of(
                 "name": group,
                 "display_name": run.task,
                 "description": f"{run.task}: its scores as HELM computes them",
-                "metric_groups": [_MAIN, f"{ALL_OF}{group}"],
+                "metric_groups": [_MAIN, f"{ALL_METRICS_OF}{group}"],
                 "environment": {"main_name": run.main_metric, "main_split": run.main_split},
                 "category": "Evaluations",
             }

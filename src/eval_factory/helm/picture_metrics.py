@@ -22,7 +22,7 @@ def weights_folder() -> Path:
 
 def path_of(weights: Weights, env: Mapping[str, str]) -> Path:
     """Return the path at which helm-run looks for a file of weights; the path may hold a `*`."""
-    root, _, path = weights.file.partition(":")  # `root` is a key of `roots` below
+    root, _, path = weights.file.partition(":")  # such as `torch:NAME`; `roots` has each root
     home = Path.home()
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
     hub = env.get("HF_HUB_CACHE") or Path(env.get("HF_HOME") or cache / "huggingface") / "hub"
@@ -45,21 +45,21 @@ def are_present(weights: Weights, env: Mapping[str, str]) -> bool:
 def reason_not_computed(
     metric: PictureMetric, environment: Environment, env: Mapping[str, str]
 ) -> str | None:
-    """Return the reason why a metric cannot be computed on this machine; None if it can."""
+    """Return why a metric cannot be computed on this machine; None if it can be computed."""
     if metric.people:
         return "it asks people, and eval-factory asks none"
-    missing = []
+    missing_modules = []
     for module in metric.packages:
         if not environment.has_module(module):
-            missing.append(module)
-    if missing:
-        return f"not installed: {', '.join(missing)}"
-    absent = []
+            missing_modules.append(module)
+    if missing_modules:
+        return f"not installed: {', '.join(missing_modules)}"
+    missing_weights = []
     for weights in metric.weights:
         if not are_present(weights, env):
-            absent.append(f"{weights}, looked for at {path_of(weights, env)}")
-    if absent:
-        return f"weights are not here: {'; '.join(absent)}"
+            missing_weights.append(f"{weights}, looked for at {path_of(weights, env)}")
+    if missing_weights:
+        return f"weights are not here: {'; '.join(missing_weights)}"
     return None
 
 

@@ -123,9 +123,9 @@ def strategies(
         by_name[LEAD_NAME] = tuple(
             _first_sentences(question.text, max_words) for question in questions
         )
-    first = (LEAD_NAME, EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME)
+    most_important = (LEAD_NAME, EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME)
     ordered = []
-    for name in dict.fromkeys([*first, *by_name]):
+    for name in dict.fromkeys([*most_important, *by_name]):
         if name in by_name:
             ordered.append(Strategy(name, tuple((answer,) for answer in by_name[name])))
     if labels:
@@ -152,9 +152,9 @@ def _data_dependent_answers(
     if by_source is not None:
         yield f"{MAJORITY_NAME} by {source_noun}", by_source
     option_sets = {tuple(sorted(question.options.values())) for question in questions}
-    all_have_options = min(map(len, option_sets)) > 1
+    all_have_several_options = min(map(len, option_sets)) > 1
     # If all questions have the same options, the longest option would always be the same.
-    if all_have_options and len(option_sets) > 1:
+    if all_have_several_options and len(option_sets) > 1:
         longest = []
         shortest = []
         for question in questions:
@@ -170,7 +170,10 @@ def _data_dependent_answers(
 
 
 def _has_two_classes(questions: Sequence[AskedQuestion]) -> bool:
-    """Return True if each question has one right answer, of two repeated ones (such as yes, no)."""
+    """Return True if the questions have exactly two right answers, such as yes and no.
+
+    Each question must have one of the two, and each of the two must be right for several questions.
+    """
     if any(len(question.right) != 1 for question in questions):
         return False
     counts = Counter(_right_answers(questions))
@@ -305,7 +308,8 @@ def _hits_by_cut(
         is_last_of_length = count == len(rows) or rows[count][0] > length
         if is_last_of_length:
             longer_questions = len(rows) - count
-            yield length, up_to_cut + longer_questions - (total - up_to_cut)
+            longer_hits = longer_questions - (total - up_to_cut)
+            yield length, up_to_cut + longer_hits
 
 
 def _answer_of(question: AskedQuestion, text: str) -> str | None:
@@ -353,9 +357,9 @@ def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
 
     Without options, return None if no two questions share a right answer.
 
-    If the questions have options, the most frequent text of a right option (such as "yes") is the
-    answer if at least half of the questions offer this text. In all other cases, the answer is the
-    label that is right most often.
+    With options, the answer is the most frequent text of a right option (such as "yes"), if at
+    least half of the questions offer this text. Else, and for questions that do not offer the text,
+    the answer is the label that is right most often.
     """
     text, times = _most_frequent(_right_answers(questions))
     if not any(question.options for question in questions):

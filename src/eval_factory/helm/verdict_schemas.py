@@ -60,10 +60,12 @@ def _object(properties: Mapping[str, Schema]) -> Schema:
     }
 
 
-def prompts_of(annotation: str, *, by_schema: bool) -> str:
-    """Return the name under which the run record stores the prompts of an annotation's judges.
+def prompts_key(annotation: str, *, by_schema: bool) -> str:
+    """Return the key under which the run record stores the prompts of an annotation's judges.
 
-    `by_schema` says whether the prompts are those of the judges that get a schema.
+    Args:
+        annotation: the name of the annotation.
+        by_schema: whether these are the prompts for judges that get a schema.
     """
     return f"{annotation} by schema" if by_schema else annotation
 

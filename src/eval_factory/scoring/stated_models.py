@@ -23,7 +23,7 @@ from eval_factory.endpoint.openai_api import RESPONSE_FORMAT
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.helm import output
 from eval_factory.helm.criteria import ANNOTATION
-from eval_factory.helm.verdict_schemas import prompts_of
+from eval_factory.helm.verdict_schemas import prompts_key
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.model_names import same_model, what_was_stated, who_answered
 from eval_factory.scoring.notes import Importance, Note
@@ -167,7 +167,7 @@ class StatedModels(Part):
         recorded = output.read_run_record(plan.rundir.helm).judge_prompts
         prompts = {}
         for judge in plan.judges:
-            prompts[judge.role] = recorded.get(prompts_of(annotation, by_schema=judge.structured))
+            prompts[judge.role] = recorded.get(prompts_key(annotation, by_schema=judge.structured))
         draft.asked = self.endpoints(prompts)
         draft.notes.extend(notes_on_models(draft.asked, draft.tally.judges))
 

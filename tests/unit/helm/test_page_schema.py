@@ -8,7 +8,7 @@ from eval_factory.helm import page_schema as module
 from eval_factory.helm.page_schema import (
     _MAIN,
     _OTHER_EVALUATIONS,
-    ALL_OF,
+    ALL_METRICS_OF,
     PageRun,
     page_schema,
     plain_name,
@@ -83,11 +83,11 @@ def test_what_helm_does_not_know_is_described_by_the_result() -> None:
     own = groups_of(schema)["mine"]
     assert own["display_name"] == "custom.mine"
     assert own["environment"] == {"main_name": "wer_score", "main_split": "valid"}
-    assert own["metric_groups"] == [_MAIN, f"{ALL_OF}mine"]
+    assert own["metric_groups"] == [_MAIN, f"{ALL_METRICS_OF}mine"]
     assert groups_of(schema)[_OTHER_EVALUATIONS]["subgroups"] == ["mine"]
     tables = {group["name"]: group for group in schema["metric_groups"]}
-    assert list(tables) == ["accuracy", _MAIN, f"{ALL_OF}mine"]
-    every = tables[f"{ALL_OF}mine"]
+    assert list(tables) == ["accuracy", _MAIN, f"{ALL_METRICS_OF}mine"]
+    every = tables[f"{ALL_METRICS_OF}mine"]
     assert tables[_MAIN]["metrics"] == [{"name": "${main_name}", "split": "${main_split}"}]
     assert every["metrics"] == [{"name": name, "split": "${main_split}"} for name in OWN.metrics]
     assert tables[_MAIN]["aggregation_strategies"] == every["aggregation_strategies"] == []
@@ -133,7 +133,9 @@ def test_runs_of_both_kinds_stand_side_by_side() -> None:
     again = PageRun("custom.mine", ("mine",), ("exact_match", "rouge_l"), "rouge_l", "test")
     schema = page_schema([PUBMED, OWN, again], HELMS)
     assert list(groups_of(schema)) == ["all", "research", "pubmed_qa", _OTHER_EVALUATIONS, "mine"]
-    (table,) = [group for group in schema["metric_groups"] if group["name"] == f"{ALL_OF}mine"]
+    (table,) = [
+        group for group in schema["metric_groups"] if group["name"] == f"{ALL_METRICS_OF}mine"
+    ]
     names = [metric["name"] for metric in table["metrics"]]
     assert names == ["wer_score", "odd_metric", "exact_match", "rouge_l"], (
         "of all runs of the group"

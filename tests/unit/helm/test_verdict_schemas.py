@@ -16,7 +16,7 @@ from eval_factory.helm.verdict_schemas import (
     criterion_templates,
     decisions_schema,
     mark_schema,
-    prompts_of,
+    prompts_key,
     ratings_schema,
     template_with_schema,
 )
@@ -103,4 +103,6 @@ def test_a_schema_is_another_prompt() -> None:
     assert criterion_templates(1, by_schema=True) == by_schema[:1]
     assert criterion_templates(3, by_schema=True) == by_schema, "a schema has no count"
     assert template_with_schema("a", mark_schema()) != template_with_schema("a", ALL[0])
-    assert prompts_of("rubric", by_schema=True) != prompts_of("rubric", by_schema=False) == "rubric"
+    assert (
+        prompts_key("rubric", by_schema=True) != prompts_key("rubric", by_schema=False) == "rubric"
+    )

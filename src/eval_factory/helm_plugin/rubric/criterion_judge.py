@@ -42,7 +42,7 @@ from eval_factory.helm.verdict_schemas import (
     Schema,
     decisions_schema,
     mark_schema,
-    prompts_of,
+    prompts_key,
     ratings_schema,
     template_with_schema,
 )
@@ -204,7 +204,7 @@ def _note_prompt(annotation: str, template: str, schema: Schema, deployment: str
     by_schema = bool(get_model_deployment(deployment).client_spec.args.get("structured"))
     if by_schema:
         template = template_with_schema(template, schema)
-    run_record.note_prompt(prompts_of(annotation, by_schema=by_schema), template)
+    run_record.note_prompt(prompts_key(annotation, by_schema=by_schema), template)
 
 
 @dataclass(frozen=True)
