@@ -143,11 +143,11 @@ def _record_of_task(task: Task) -> Record:
             example = rule.allowed[0] if rule.allowed else _example_value(key, is_path=rule.path)
             extra[key] = default or example
     # imported late: a list of all tasks does not need this module
-    from eval_factory.tasks.perturbations import FAMILIES, not_offered
+    from eval_factory.tasks.perturbations import FAMILIES, why_not_offered
 
     perturb = []
     for family in FAMILIES:
-        if not_offered(family, task.name) is None:
+        if why_not_offered(family, task.name) is None:
             perturb.append(family)
     return {
         **task_info(task).as_dict(),

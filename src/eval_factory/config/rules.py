@@ -190,7 +190,7 @@ def _perturbation_problems(evaluation: Evaluation) -> Iterator[str]:
     if extra.perturb is None:
         return
     # Imported late, because few runs have `perturb`.
-    from eval_factory.tasks.perturbations import CHECKED_FAMILIES, FAMILIES, not_offered
+    from eval_factory.tasks.perturbations import CHECKED_FAMILIES, FAMILIES, why_not_offered
 
     refused: dict[str, list[str]] = defaultdict(list)
     unchecked: list[str] = []
@@ -198,7 +198,7 @@ def _perturbation_problems(evaluation: Evaluation) -> Iterator[str]:
         if name not in FAMILIES:
             hint = did_you_mean(name, list(FAMILIES)) or f"; there are {', '.join(FAMILIES)}"
             yield f"{_EXTRA}.perturb: no family is called {name!r}{hint}"
-        elif (why := not_offered(name, task.name)) is not None:
+        elif (why := why_not_offered(name, task.name)) is not None:
             refused[why].append(name)
         elif task.helm.media and name in ("gender", "race"):
             refused["its pictures may show the patient"].append(name)

@@ -19,12 +19,14 @@ class Analyte:
 
     names: tuple[str, ...]
     units: tuple[str, str]
-    factor: Decimal  # second unit = (first unit - `offset`) * `factor`
-    offset: Decimal = Decimal(0)
-    thresholds: tuple[Decimal, ...] = ()  # numbers that are never converted
+    # value in the second unit = (value in the first unit - `offset`) * `factor`
+    factor: Decimal
+    offset: Decimal = Decimal(0)  # 0 for all laboratory values
+    # values, in either unit, that are never converted: a recommendation changes at such a value
+    thresholds: tuple[Decimal, ...] = ()
 
-    def exact(self, value: Decimal, unit: str) -> Decimal:
-        """Return a value after the conversion to the other unit, without rounding.
+    def unrounded(self, value: Decimal, unit: str) -> Decimal:
+        """Return the exact result of converting a value to the other unit.
 
         `unit`: the unit of `value`, one of the two `units`.
         """
@@ -39,11 +41,11 @@ def word_lists() -> SimpleNamespace:
     lists = packaged("tasks/perturbations.yml")
     analytes = [
         Analyte(
-            tuple(entry["names"]),
-            tuple(entry["units"]),
-            Decimal(entry["factor"]),
-            Decimal(entry.get("offset", 0)),
-            tuple(Decimal(str(value)) for value in entry.get("thresholds", ())),
+            names=tuple(entry["names"]),
+            units=tuple(entry["units"]),
+            factor=Decimal(entry["factor"]),
+            offset=Decimal(entry.get("offset", 0)),
+            thresholds=tuple(Decimal(str(value)) for value in entry.get("thresholds", ())),
         )
         for entry in lists["analytes"]
     ]
@@ -52,20 +54,25 @@ def word_lists() -> SimpleNamespace:
 
 
 @dataclass(frozen=True)
-class PromptParts:
+class QuestionParts:
     """The parts of a question, and the random generator that chooses among changes."""
 
-    # the part that may be changed: the text before the options, and before a last line that asks
-    # for the answer
-    head: str
-    tail: str  # the rest of the question
+    # the text that may be changed: it ends before the options, or before a last line that asks for
+    # the answer
+    text: str
+    tail: str  # the unchanged text after `text`
     context: str  # unchanged text that is sent with the question, such as choices
     rng: random.Random
 
     @property
-    def all(self) -> str:
+    def unchanged_text(self) -> str:
+        """The two texts that are never changed."""
+        return f"{self.tail}\n{self.context}"
+
+    @property
+    def all_texts(self) -> str:
         """The three texts together."""
-        return f"{self.head}{self.tail}\n{self.context}"
+        return f"{self.text}{self.tail}\n{self.context}"
 
 
 @lru_cache(maxsize=16)
@@ -80,58 +87,53 @@ def pattern_of(words: tuple[str, ...], cased: bool = False) -> re.Pattern[str]:
         cased: True if the pattern distinguishes upper and lower case.
     """
     listed = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-    return re.compile(rf"(?<![\w/-])(?:{listed})(?![\w/-])", 0 if cased else re.IGNORECASE)
+    flags = 0 if cased else re.IGNORECASE
+    return re.compile(rf"(?<![\w/-])(?:{listed})(?![\w/-])", flags)
 
 
-def guarded(parts: PromptParts, words: Iterable[str]) -> bool:
-    """Return True if one of the words occurs in the question or its context and forbids a change.
+def has_word_of(parts: QuestionParts, beginnings: Iterable[str]) -> bool:
+    """Return True if the question or its context has a word with one of the beginnings.
 
     Args:
         parts: the parts of the question.
-        words: the beginnings of the words that forbid the change. A word with `$` at its end must
-            occur as a complete word, or as its plural with "s".
+        beginnings: a list of perturbations.yml. A beginning with `$` at its end must occur as a
+            complete word, or as its plural with "s".
     """
-    return _guard(tuple(words)).search(parts.all) is not None
+    return _pattern_of_beginnings(tuple(beginnings)).search(parts.all_texts) is not None
 
 
 @lru_cache(maxsize=16)
-def _guard(words: tuple[str, ...]) -> re.Pattern[str]:
-    """Return the pattern that finds words that begin with one of these words.
+def _pattern_of_beginnings(beginnings: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern that finds words with one of these beginnings.
 
-    A word with `$` at its end is found only as a complete word or its plural with "s". A word in
-    lower case is found in upper and lower case; any other word only as it is written. Damaged
-    spellings (see `_spellings`) are found too.
+    A beginning with `$` at its end is found only as a complete word or its plural with "s". A
+    beginning in lower case is found in upper and lower case; any other beginning only as it is
+    written. Damaged spellings (see `_spellings`) are found too.
     """
-    parts = []
-    for word in words:
-        for spelling in _spellings(word):
-            start = re.escape(spelling.rstrip("$"))
-            if word.islower():
-                start = f"(?i:{start})"
-            if word.endswith("$"):
-                start = rf"{start}s?(?!\w)"
-            parts.append(start)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(parts)})")
+    alternatives = []
+    for beginning in beginnings:
+        for spelling in _spellings(beginning):
+            pattern = re.escape(spelling.rstrip("$"))
+            if beginning.islower():
+                pattern = f"(?i:{pattern})"
+            if beginning.endswith("$"):
+                pattern = rf"{pattern}s?(?!\w)"
+            alternatives.append(pattern)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(alternatives)})")
 
 
 _LOST_LETTERS = "rt"
 """The letter pair that is missing in many words of MedMCQA's published rows: "aboion" (abortion),
 "hypeension" (hypertension).
 """
-_SHORTEST_SPELLING = 5  # a damaged spelling with fewer letters must be a complete word
 
 
-def _spellings(word: str) -> list[str]:
-    """Return the word, and also the word without `_LOST_LETTERS` if it contains them.
-
-    A short spelling gets a `$`: otherwise too many other words would begin with it.
-    """
-    damaged = word.replace(_LOST_LETTERS, "")
-    if damaged == word:
-        return [word]
-    if len(damaged.rstrip("$")) < _SHORTEST_SPELLING and not damaged.endswith("$"):
-        damaged += "$"
-    return [word, damaged]
+def _spellings(beginning: str) -> list[str]:
+    """Return the beginning, and also its damaged spelling if it contains `_LOST_LETTERS`."""
+    damaged = beginning.replace(_LOST_LETTERS, "")
+    if damaged == beginning:
+        return [beginning]
+    return [beginning, damaged]
 
 
 def in_case_of(old: str, new: str) -> str:
@@ -141,7 +143,7 @@ def in_case_of(old: str, new: str) -> str:
     return new
 
 
-def clashes(before: str, old: str, new: str) -> bool:
+def article_clashes(before: str, old: str, new: str) -> bool:
     """Return True if "a" or "an" stands before the old word and does not fit the new word.
 
     Example: "an elevated" would become "an raised".

@@ -14,8 +14,8 @@ from eval_factory.tasks.perturbation_words import word_lists
 from eval_factory.tasks.perturbations import (
     CHECKED_FAMILIES,
     FAMILIES,
-    not_offered,
     perturbed,
+    why_not_offered,
 )
 
 NAMES = [
@@ -514,7 +514,7 @@ OFFERED: dict[str, frozenset[str]] = {
 def test_each_task_has_the_families_that_we_stand_by() -> None:
     assert set(load_framework().names()) == set(OFFERED)
     assert {
-        task: {one for one in NAMES if not_offered(one, task) is None} for task in OFFERED
+        task: {one for one in NAMES if why_not_offered(one, task) is None} for task in OFFERED
     } == OFFERED
 
 
@@ -528,10 +528,10 @@ def test_a_task_stands_in_one_class_and_a_reason_names_known_families() -> None:
 
 
 def test_what_is_not_ours_is_the_users_to_vouch_for() -> None:
-    assert not_offered("gender", "helm:mmlu:subject=anatomy") is None
-    assert not_offered("gender", "my_benchmark") is None
-    assert "error" in (not_offered("typos", "medec") or "")
-    assert "convers" in (not_offered("units", "medcalc_bench") or "")
+    assert why_not_offered("gender", "helm:mmlu:subject=anatomy") is None
+    assert why_not_offered("gender", "my_benchmark") is None
+    assert "error" in (why_not_offered("typos", "medec") or "")
+    assert "convers" in (why_not_offered("units", "medcalc_bench") or "")
 
 
 @pytest.mark.parametrize(
@@ -545,6 +545,7 @@ def test_what_is_not_ours_is_the_users_to_vouch_for() -> None:
         ("units", "A patient has a glucose of 70, 100 and 131 mg/dL. What is the cause?", ""),
         ("units", "A patient has a glucose below 70 or above 181 mg/dL. What is it?", ""),
         ("units", "A patient has a glucose of 111 mg/dL to 131. What is the cause?", ""),
+        ("units", "A patient has a glucose of 123456789012 mg/dL. What is it?", ""),
     ],
 )
 def test_what_a_guard_has_to_see_is_left(family: str, text: str, beside: str) -> None:
