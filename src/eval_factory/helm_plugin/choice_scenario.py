@@ -32,10 +32,10 @@ from eval_factory.helm_plugin.further_askings import register_expander
 from eval_factory.tasks.choice_question import ChoiceQuestion
 from eval_factory.tasks.published_choices import (
     EVERY_TIER,
-    FORMS,
     questions_of_tier,
     read_choice_file,
 )
+from eval_factory.tasks.published_forms import FORMS
 
 CHOICE_INSTRUCTIONS = (
     "Answer the medical question with the letter of the one right option and nothing else."

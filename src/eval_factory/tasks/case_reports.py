@@ -12,7 +12,7 @@ from pathlib import Path
 
 from eval_factory.tasks.choice_question import DataRow, RowFaultError, cell_text, is_blank
 from eval_factory.tasks.file_problems import ReadFile
-from eval_factory.tasks.published_choices import (
+from eval_factory.tasks.published_rows import (
     ERRORS_OF_ROWS,
     UNLIKE_PUBLISHED,
     published_rows,

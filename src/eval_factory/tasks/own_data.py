@@ -26,7 +26,8 @@ from eval_factory.tasks.file_problems import (
 )
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, function_named, is_code
 from eval_factory.tasks.message_files import HEALTHBENCH, PROFESSIONAL, read_rubric_file
-from eval_factory.tasks.published_choices import FORMS, read_choice_file
+from eval_factory.tasks.published_choices import read_choice_file
+from eval_factory.tasks.published_forms import FORMS
 
 _BYTE_ORDER_MARK = "\ufeff"
 SEPARATORS = {"csv": ",", "tsv": "\t"}

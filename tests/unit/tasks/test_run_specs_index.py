@@ -6,7 +6,7 @@ from importlib import metadata
 
 from eval_factory.helm.names import JURY_RUN_SPECS
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.published_choices import FORMS
+from eval_factory.tasks.published_forms import FORMS
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.tasks.upstreams import HELM
 

@@ -10,18 +10,12 @@ from typing import Any
 import pytest
 
 from eval_factory.data.sources import load_sources
-from eval_factory.tasks import published_choices
+from eval_factory.tasks import published_forms
 from eval_factory.tasks.choice_question import RowFaultError
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.published_choices import (
-    EVERY_TIER,
-    FORMS,
-    afrimed_question,
-    medxpertqa_question,
-    questions_of_tier,
-    read_choice_file,
-    unique_ids,
-)
+from eval_factory.tasks.published_choices import EVERY_TIER, questions_of_tier, read_choice_file
+from eval_factory.tasks.published_forms import FORMS, afrimed_question, medxpertqa_question
+from eval_factory.tasks.published_rows import unique_ids
 from facts import each_says, says
 from published_rows import (
     afrimed_row,
@@ -209,15 +203,14 @@ def test_what_is_not_the_choices_stays_in_the_question(question: str) -> None:
 
 
 def test_careqa() -> None:
-    found = published_choices.careqa_question(careqa_row(2))
+    found = published_forms.careqa_question(careqa_row(2))
     assert (found.id, found.question, found.right) == ("id-2", "What is right in case 2?", 2)
     assert found.choices == tuple(f"Choice {number} of 2" for number in (1, 2, 3, 4))
     assert found.groups == {"category": "Nursing", "year": "2024"}
     assert (
-        published_choices.careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).right
-        == 3
+        published_forms.careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).right == 3
     )
-    assert published_choices.careqa_question({**careqa_row(2), "unique_id": None}).id == ""
+    assert published_forms.careqa_question({**careqa_row(2), "unique_id": None}).id == ""
 
 
 def test_afrimed_qa() -> None:
@@ -255,7 +248,7 @@ def test_rows_that_are_no_questions_with_one_right_choice(changed: dict[str, str
 
 
 def test_metamedqa() -> None:
-    found = published_choices.metamedqa_question(metamedqa_row(5))
+    found = published_forms.metamedqa_question(metamedqa_row(5))
     assert (found.id, found.right) == ("", 5)
     assert found.choices[4:] == ("None of the above", "I don't know or cannot answer")
     assert found.groups == {"kind": "original", "meta_info": "step1"}
@@ -282,17 +275,17 @@ def test_medexqa(tmp_path: Path) -> None:
 
 
 def test_m_arc() -> None:
-    five = published_choices.m_arc_question(m_arc_row(3))
-    six = published_choices.m_arc_question(m_arc_row(4))
+    five = published_forms.m_arc_question(m_arc_row(3))
+    six = published_forms.m_arc_question(m_arc_row(4))
     assert (five.id, five.right, len(five.choices)) == ("ID003", 3, 5)
     assert (six.right, len(six.choices)) == (4, 6), "the seventh is N/A"
     assert five.groups == {"src": "neuro_icu"}
     row = m_arc_row(3)
-    assert published_choices.m_arc_question({**row, "options": json.loads(row["options"])}) == five
+    assert published_forms.m_arc_question({**row, "options": json.loads(row["options"])}) == five
 
 
 def test_medconceptsqa() -> None:
-    found = published_choices.medconceptsqa_question(medconceptsqa_row(5))
+    found = published_forms.medconceptsqa_question(medconceptsqa_row(5))
     assert found.question == "What is the description of the medical code X5.0 in ATC?"
     assert (found.id, found.right) == ("5", 1)
     assert found.choices == tuple(f"Choice {letter} 5" for letter in "ABCD")
@@ -310,7 +303,7 @@ def row_of_longhealth(**changed: Any) -> dict[str, Any]:
 
 
 def test_longhealth() -> None:
-    found = published_choices.longhealth_question(row_of_longhealth())
+    found = published_forms.longhealth_question(row_of_longhealth())
     assert (found.id, found.right, len(found.choices)) == ("patient_02-1", 1, 5)
     assert found.cluster == ("patient", "patient_02")
     assert found.extra_data() == {"patient": "patient_02"}
@@ -319,13 +312,13 @@ def test_longhealth() -> None:
     assert lines.index("First letter of patient 2.") < lines.index("Second letter of patient 2.")
     assert lines[lines.index("[Document 2]") + 1] == "Second letter of patient 2."
     assert lines[-1] == "What is right in case 21?"
-    assert published_choices.longhealth_question(row_of_longhealth(No=None)).id == ""
+    assert published_forms.longhealth_question(row_of_longhealth(No=None)).id == ""
     for written in (
         "CHOICE a 2.1",
         "Choice  a 2.1.",
         "Choice a 2.1",
     ):  # the right choice is known by its text
-        assert published_choices.longhealth_question(row_of_longhealth(correct=written)).right == 0
+        assert published_forms.longhealth_question(row_of_longhealth(correct=written)).right == 0
 
 
 ROWS: dict[str, dict[str, Any]] = {
