@@ -28,7 +28,7 @@ from eval_factory.reading import stated_option
 from eval_factory.tasks.asking_forms import ABSTAIN, ABSTENTION, says_not_to_know
 from eval_factory.tasks.choice_question import LETTERS
 from eval_factory.tasks.perturbations import FAMILIES
-from eval_factory.tasks.reasoned import last_line
+from eval_factory.tasks.reasoned import stated_at_end
 
 MODEL = "smollm2-135m-instruct"
 SAMPLE = "sample_medical_qa"
@@ -196,7 +196,7 @@ class Answers:
             options[letter] = str(reference["text"])
         completion = self.completion(question, asking)
         if self.is_reasoned:
-            stated = stated_option(last_line(completion), options)
+            stated = stated_option(stated_at_end(completion), options)
             if stated is not None:
                 return stated
         return stated_option(completion, options)

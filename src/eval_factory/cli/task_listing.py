@@ -28,8 +28,8 @@ from eval_factory.tasks.framework import Framework, Task, file_layout, load_fram
 from eval_factory.tasks.reasoned import reasoned_tasks, tasks_that_reason_already
 from eval_factory.tasks.run_specs import (
     CODE_EXECUTION_FLAG,
+    CODE_EXECUTION_KEY,
     IMAGES,
-    KEY,
     IndexedRunSpec,
     how_executed,
     load_index,
@@ -237,7 +237,10 @@ def _execution_lines(record: Record) -> Iterator[str]:
         yield from ("", f"the benchmark {how_executed(run_spec, record['executes'])}")
     if record.get("needs_permission"):
         why = "because nobody has checked the program that a model writes"
-        yield from ("", f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}")
+        yield from (
+            "",
+            f"refused without {CODE_EXECUTION_FLAG}, or {CODE_EXECUTION_KEY}: true, {why}",
+        )
 
 
 def _defect_line(erratum: Record) -> str:

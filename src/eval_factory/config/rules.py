@@ -34,7 +34,7 @@ from eval_factory.tasks.reasoned import (
     tasks_that_reason_already,
 )
 from eval_factory.tasks.run_entry import CONFIG_TYPE, PATH_PARAMETERS, duplicate_settings
-from eval_factory.tasks.run_specs import IMAGES, refusal
+from eval_factory.tasks.run_specs import IMAGES, execution_refusal
 from eval_factory.tasks.upstreams import HELM
 
 _EXTRA = "config.params.extra"
@@ -232,10 +232,10 @@ def _reasoning_problems(evaluation: Evaluation) -> Iterator[str]:
             f"{path}: {task.name} does not support {REASONED} ('eval-factory ls {task.name}' says "
             f"which tasks do); {_LEAVE_OUT}"
         )
-    elif extra.num_train_trials is not None and not reasoned_tasks()[task.name].has_examples:
+    elif extra.num_train_trials is not None and not reasoned_tasks()[task.name].keeps_examples:
         yield (
             f"{_EXTRA}.num_train_trials: {REASONED} leaves the examples of {task.name} out "
-            f"({reasoned_tasks()[task.name].why_left_out}); {_LEAVE_OUT}"
+            f"({reasoned_tasks()[task.name].why_examples_left_out}); {_LEAVE_OUT}"
         )
     if endpoint.type != "chat":
         yield f"{path}: {REASONED} needs a chat endpoint, not {endpoint.type}; {_LEAVE_OUT}"
@@ -356,8 +356,8 @@ def _run_entry_problems(evaluation: Evaluation) -> Iterator[str]:
 def _code_execution_problems(evaluation: Evaluation) -> Iterator[str]:
     """Yield a problem if the task executes answers and the run config does not allow it."""
     helm = evaluation.task.helm
-    # `refusal` returns its message even if the run config allows the execution.
-    message = refusal(helm.run_spec, helm.arguments)
+    # `execution_refusal` returns its message even if the run config allows the execution.
+    message = execution_refusal(helm.run_spec, helm.arguments)
     if message is not None and not evaluation.extra.allow_code_execution:
         yield f"{CONFIG_TYPE}: {message}"
 
@@ -810,9 +810,9 @@ def data_faults(evaluation: Evaluation) -> list[str]:
     if own_data is None or all(entry == FileLayout() for entry in own_data.layout):
         return []
     # Imported late, because few runs read the user's own data.
-    from eval_factory.tasks.own_data import described_layout, faults
+    from eval_factory.tasks.own_data import described_layout, problems_of_data
 
-    data_problems = faults(own_data.layout, own_data.path, own_data.values)
+    data_problems = problems_of_data(own_data.layout, own_data.path, own_data.values)
     if not data_problems:
         return []
     first, *others = data_problems

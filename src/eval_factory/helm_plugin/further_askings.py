@@ -305,7 +305,7 @@ def _with_reasoning(run_spec: RunSpec, task: str) -> RunSpec:
         output_prefix=entry.request,
         max_tokens=MAX_TOKENS,
         stop_sequences=[],  # A stop sequence could end the output before its last line.
-        max_train_instances=original.max_train_instances if entry.has_examples else 0,
+        max_train_instances=original.max_train_instances if entry.keeps_examples else 0,
     )
     return replace(run_spec, adapter_spec=adapter)
 

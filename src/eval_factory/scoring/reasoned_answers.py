@@ -19,7 +19,7 @@ from eval_factory.scoring.part import Part
 from eval_factory.scoring.readability import AnswerForm, right_answers
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import MetricValues, is_derived
-from eval_factory.tasks.reasoned import REASONED, SUFFIX, last_line
+from eval_factory.tasks.reasoned import REASONED, SUFFIX, stated_at_end
 
 _ABOUT = "reasoning, and a last line `Answer: X`"
 """The description of the form that a reasoned answer has, for `AnswerForm.about`."""
@@ -40,7 +40,7 @@ class ReasonedForm(AnswerForm):
         If the last line states no option, return the option that the complete answer states. Return
         None if the complete answer states no option.
         """
-        return super().stated(state, last_line(answer)) or super().stated(state, answer)
+        return super().stated(state, stated_at_end(answer)) or super().stated(state, answer)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ReasonedValue(AnswerForm):
         extra = state.instance.extra_data or {}
         case = Case(
             prompt=state.instance.input.text,
-            completion=last_line(answer),
+            completion=stated_at_end(answer),
             gold=gold,
             helm=None,  # there is no value of HELM to correct: the last line alone is rated here
             extra=extra,

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from eval_factory.core.secrets import secret_in, variable_of
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
 
-CREDENTIALS = ("CLIENT_ID", "CLIENT_SECRET")
-"""The ends of the names of the two variables that each service needs: `OPENAI_CLIENT_ID`."""
+ENDINGS = ("CLIENT_ID", "CLIENT_SECRET")
+"""The endings of the two variables that each service needs, such as `OPENAI_CLIENT_ID`."""
 
 
 def services_in(env: Mapping[str, str]) -> tuple[OAuthSettings, ...]:
     """Return the services whose two credentials are set in `env`.
 
-    The optional variables `SERVICE_TOKEN_URL` and `SERVICE_SCOPE` override the values of
+    Optional variables, such as `OPENAI_TOKEN_URL` and `OPENAI_SCOPE`, override the values of
     framework.yml.
 
     Raises:
@@ -28,7 +28,7 @@ def services_in(env: Mapping[str, str]) -> tuple[OAuthSettings, ...]:
 
     services = []
     for service, entry in load_framework().oauth.items():
-        if all(secret_in(env, variable_of(service, name)) for name in CREDENTIALS):
+        if all(secret_in(env, variable_of(service, ending)) for ending in ENDINGS):
             url = secret_in(env, variable_of(service, "TOKEN_URL")) or entry.token_url
             scope = secret_in(env, variable_of(service, "SCOPE")) or entry.scope
             services.append(OAuthSettings(service, url, scope))

@@ -32,10 +32,10 @@ from eval_factory.tasks.published_forms import FORMS
 _BYTE_ORDER_MARK = "\ufeff"
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
-# column -> text: "" for an empty cell, None if the row has no cell in this column
+# a dict from column to text: "" for an empty cell, None if the row has no cell in this column
 _Row = Mapping[str, str | None]
 _Rows = Iterator[tuple[str, _Row]]  # (position such as `row 3`, row)
-_Values = Mapping[str, str | None]  # parameter of the task -> its value
+_Values = Mapping[str, str | None]  # a dict from the task's parameters to their values
 
 _PUBLISHED_FORMATS: Mapping[str | None, Callable[[Path], Iterable[str]]] = {
     HEALTHBENCH: lambda file: read_rubric_file(file, HEALTHBENCH).problems,
@@ -43,18 +43,19 @@ _PUBLISHED_FORMATS: Mapping[str | None, Callable[[Path], Iterable[str]]] = {
     CASE_REPORTS: lambda file: read_case_reports(file).problems,
     CONCORDANCE: lambda file: read_concordance_file(file).problems,
 }
-"""Format of a published file -> the function that returns the problems of a file. Published
-multiple-choice files have the formats of `FORMS`.
+"""A dict from the format of a published file to the function that returns the problems of a file.
+The formats of published multiple-choice files are in `FORMS` instead.
 """
 
 
 def joined_by_or(values: Sequence[str]) -> str:
     """Return the values as `a, b or c`; a single value unchanged."""
-    all_but_last = ", ".join(values[:-1])
-    return " or ".join(filter(None, [all_but_last, *values[-1:]]))
+    if len(values) < 2:
+        return "".join(values)
+    return f"{', '.join(values[:-1])} or {values[-1]}"
 
 
-def _kind_of(file: Path, entry: FileLayout) -> str:
+def _format_of(file: Path, entry: FileLayout) -> str:
     """Return the format of a file, such as `csv`: from the layout, or from the file's extension."""
     name = file.name.lower()
     if entry.read_by == "pandas":
@@ -62,33 +63,33 @@ def _kind_of(file: Path, entry: FileLayout) -> str:
     return entry.format or Path(name).suffix.lstrip(".")
 
 
-def content_faults(file: Path, entry: FileLayout) -> list[str]:
+def _problems_of_file(file: Path, entry: FileLayout) -> list[str]:
     """Return the problems of a file's content; an empty list if there are none.
 
     At most `MAX_PROBLEMS_SHOWN` problems are listed; a last entry counts all further problems.
     """
-    faults = _content_faults(file, entry)  # a generator: nothing is read before the first problem
+    content_problems = _content_problems(file, entry)  # a generator: the file is not yet read
     try:
         size = file.stat().st_size
         if size == 0:
             return [f"{file}: is empty"]
         if size > MAX_BYTES:
             return [f"{file}: is larger than {MAX_BYTES >> 30} GiB"]
-        shown = list(islice(faults, MAX_PROBLEMS_SHOWN))
-        number_not_shown = sum(1 for _ in faults)  # the rest of the generator
+        shown = list(islice(content_problems, MAX_PROBLEMS_SHOWN))
+        number_not_shown = sum(1 for _ in content_problems)  # the generator continues after `shown`
     except UnicodeDecodeError:
         return [f"{file}: {not_utf8(file)}"]
     except Exception as error:  # any type: the readers of six formats raise their own exceptions
         return [f"{file}: cannot be read: {type(error).__name__}: {error}"]
-    problems = [f"{file}: {fault}" for fault in shown]
+    problems = [f"{file}: {problem}" for problem in shown]
     if number_not_shown:
         problems.append(f"{file}: {counted(number_not_shown, 'more mistake')} in it")
     return problems
 
 
-def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+def _content_problems(file: Path, entry: FileLayout) -> Iterator[str]:
     """Yield each problem in the content of a file, without the file's name."""
-    if is_code(entry.format):
+    if is_code(entry.format):  # a plug-in's function reads the file and yields the problems
         yield from function_named(str(entry.format))(file)
         return
     if entry.format in FORMS:
@@ -100,22 +101,22 @@ def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
         yield from _PUBLISHED_FORMATS[entry.format](file)
         return
     if entry.columns:
-        yield from _table_faults(file, entry)
+        yield from _table_problems(file, entry)
     if entry.elements:
-        yield from _xml_faults(file, entry)
+        yield from _xml_problems(file, entry)
     if not entry.columns and not entry.elements:
         with open_text(file) as lines:
             for _ in lines:  # raises UnicodeDecodeError if the file is not UTF-8
                 pass
     if entry.lines_as is not None:
-        yield from _line_faults(file, entry)
+        yield from _line_problems(file, entry)
 
 
-def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+def _table_problems(file: Path, entry: FileLayout) -> Iterator[str]:
     """Yield each problem of a table: a CSV, Excel, JSON lines, Parquet or Feather file."""
-    kind = _kind_of(file, entry)
-    if kind in ("parquet", "feather"):
-        yield from _arrow_faults(file, entry, kind)
+    file_format = _format_of(file, entry)
+    if file_format in ("parquet", "feather"):
+        yield from _arrow_problems(file, entry, file_format)
         return
     columns, rows = _table_of(file, entry)
     missing = [name for name in entry.columns if name not in columns]
@@ -126,17 +127,17 @@ def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
             "save the file as UTF-8 without a byte-order mark"
         )
     elif missing:
-        yield _no_column(missing, columns)
+        yield _no_column_message(missing, columns)
     else:
-        yield from _row_faults(rows, entry)
+        yield from _row_problems(rows, entry)
 
 
-def _no_column(missing: Iterable[str], columns: Iterable[str]) -> str:
+def _no_column_message(missing: Iterable[str], columns: Iterable[str]) -> str:
     """Return the message for a table in which columns are missing."""
     return f"has no column {', '.join(missing)}; it has {', '.join(map(str, columns)) or 'none'}"
 
 
-def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
+def _row_problems(rows: _Rows, entry: FileLayout) -> Iterator[str]:
     """Yield each problem of a table's rows, and the problem of a table without usable rows.
 
     HELM ignores a row if a column of `entry.counted` has none of its listed values, or if a column
@@ -150,6 +151,7 @@ def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
             rows_asked += 1
             yield f"{label}: has no text in column {absent[0]}"
             continue
+        # `or ""` is for the type checker: no cell is None here.
         has_counted_values = all(
             (row[name] or "").strip() in values for name, values in entry.counted.items()
         )
@@ -161,15 +163,19 @@ def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
             if row[name] not in values:
                 yield f"{label}, column {name}: must be {joined_by_or(values)}"
     if rows_asked == 0:
-        conditions = [
-            f"whose {name} is {joined_by_or(values)}" for name, values in entry.counted.items()
-        ]
-        if entry.skipped_if_empty:
-            conditions.append(f"with {', '.join(entry.skipped_if_empty)}")
-        if conditions:
-            yield f"has no row that can be asked ({' and '.join(conditions)})"
-        else:
-            yield "has no row that can be asked"
+        yield _no_row_message(entry)
+
+
+def _no_row_message(entry: FileLayout) -> str:
+    """Return the message for a table in which HELM ignores all rows."""
+    conditions = [
+        f"whose {name} is {joined_by_or(values)}" for name, values in entry.counted.items()
+    ]
+    if entry.skipped_if_empty:
+        conditions.append(f"with {', '.join(entry.skipped_if_empty)}")
+    if not conditions:
+        return "has no row that can be asked"
+    return f"has no row that can be asked ({' and '.join(conditions)})"
 
 
 def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
@@ -177,38 +183,42 @@ def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
 
     Raises the exceptions of the format's reader, and ValueError for a format without a reader.
     """
-    kind = _kind_of(file, entry)
-    if kind == "jsonl":
+    file_format = _format_of(file, entry)
+    if file_format == "jsonl":
         # JSON lines have no header: a field that is missing is a problem of its row.
         return list(entry.columns), _json_rows(file, entry.columns)
-    if kind != "xlsx" and kind not in SEPARATORS:
-        raise ValueError(f"no reader for {kind!r}")
-    if kind == "xlsx" or entry.read_by == "pandas":
-        return _pandas_table(file, entry, kind)
+    if file_format != "xlsx" and file_format not in SEPARATORS:
+        raise ValueError(f"no reader for {file_format!r}")
+    if file_format == "xlsx" or entry.read_by == "pandas":
+        return _pandas_table(file, entry, file_format)
     csv.field_size_limit(MAX_CELL_LENGTH)
     with open_text(file, newline="") as opened:
-        columns = list(csv.DictReader(opened, delimiter=SEPARATORS[kind]).fieldnames or [])
+        columns = list(csv.DictReader(opened, delimiter=SEPARATORS[file_format]).fieldnames or [])
 
     def rows() -> _Rows:
         # Opened again: the rows are read after `_table_of` has returned.
         with open_text(file, newline="") as opened:
-            reader = csv.DictReader(opened, delimiter=SEPARATORS[kind])
+            reader = csv.DictReader(opened, delimiter=SEPARATORS[file_format])
             for number, row in enumerate(reader, start=1):
                 yield f"row {number} (line {reader.line_num})", row
 
     return columns, rows()
 
 
-def _pandas_table(file: Path, entry: FileLayout, kind: str) -> tuple[list[str], _Rows]:
+def _pandas_table(file: Path, entry: FileLayout, file_format: str) -> tuple[list[str], _Rows]:
     """Return the columns and rows of a file that HELM reads with pandas.
 
     The rows of a spreadsheet are numbered from 2, as in Excel: row 1 has the names of the columns.
     """
     import pandas as pd
 
-    is_spreadsheet = kind == "xlsx"
-    first_number = 2 if is_spreadsheet else 1
-    read: Any = pd.read_excel if is_spreadsheet else partial(pd.read_csv, sep=SEPARATORS[kind])
+    read: Any
+    if file_format == "xlsx":
+        read = pd.read_excel
+        first_number = 2
+    else:
+        read = partial(pd.read_csv, sep=SEPARATORS[file_format])
+        first_number = 1
     columns = [str(name) for name in read(file, nrows=0).columns]
     cells = read(
         file, dtype=str, usecols=[name for name in columns if name in entry.columns]
@@ -248,32 +258,35 @@ def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
             yield f"line {number}", cells
 
 
-def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
-    """Yield each problem of a Parquet or Feather file; of empty cells, the first in each column."""
+def _arrow_problems(file: Path, entry: FileLayout, file_format: str) -> Iterator[str]:
+    """Yield each problem of a Parquet or Feather file.
+
+    Only the first of a column's empty cells is reported.
+    """
     import pyarrow as pa
     from pyarrow import compute, dataset
 
-    data = dataset.dataset(file, format=kind)
-    missing = [name for name in entry.columns if name not in data.schema.names]
+    table = dataset.dataset(file, format=file_format)
+    missing = [name for name in entry.columns if name not in table.schema.names]
     if missing:
-        yield _no_column(missing, data.schema.names)
+        yield _no_column_message(missing, table.schema.names)
         return
     for name in entry.dates:
-        if not pa.types.is_timestamp(data.schema.field(name).type):
-            yield f"column {name}: must hold timestamps, but holds {data.schema.field(name).type}"
-    if data.count_rows() == 0:
+        if not pa.types.is_timestamp(table.schema.field(name).type):
+            yield f"column {name}: must hold timestamps, but holds {table.schema.field(name).type}"
+    if table.count_rows() == 0:
         yield "has no rows"
     for name in entry.filled:
-        before = 0  # the number of rows in earlier batches
-        for batch in data.to_batches(columns=[name]):
+        earlier_rows = 0  # the number of rows in earlier batches
+        for batch in table.to_batches(columns=[name]):
             if batch.column(0).null_count:
                 index_in_batch = compute.index(batch.column(0).is_null(), True).as_py()
-                yield f"row {before + index_in_batch + 1}, column {name}: is empty"
+                yield f"row {earlier_rows + index_in_batch + 1}, column {name}: is empty"
                 break
-            before += batch.num_rows
+            earlier_rows += batch.num_rows
 
 
-def _xml_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+def _xml_problems(file: Path, entry: FileLayout) -> Iterator[str]:
     """Yield each problem of an XML file's elements."""
     from xml.etree import ElementTree as ET
 
@@ -292,7 +305,7 @@ def _xml_faults(file: Path, entry: FileLayout) -> Iterator[str]:
                 yield f"the element {path}: its {name} must be {joined_by_or(values)}"
 
 
-def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+def _line_problems(file: Path, entry: FileLayout) -> Iterator[str]:
     """Yield the problem of a file whose lines belong to the lines of a second file.
 
     Nothing is yielded if the files have the same number of lines, and both lines of at least one
@@ -302,25 +315,33 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     if not second.is_file():
         return  # the check of the second file's own entry reports the missing file
     pairs = 0  # the number of pairs in which both lines have text
-    counts = [0, 0]  # the number of lines of each file
+    count = 0  # the number of lines of this file
+    second_count = 0
     # Wrong characters in the second file are reported by the check of that file's own entry.
     with (
-        open_text(file) as first_lines,
+        open_text(file) as lines,
         open_text(second, errors="replace") as second_lines,
     ):
-        for pair in zip_longest(first_lines, second_lines):
-            for index, line in enumerate(pair):
-                if line is not None:
-                    counts[index] += 1
-            if all(line is not None and line.strip() for line in pair):
+        for line, second_line in zip_longest(lines, second_lines):
+            if line is not None:
+                count += 1
+            if second_line is not None:
+                second_count += 1
+            if (line or "").strip() and (second_line or "").strip():
                 pairs += 1
-    if counts[0] != counts[1]:
+    if count != second_count:
         yield (
-            f"has {counts[0]} lines, and {second.name} has {counts[1]}: each line belongs to "
+            f"has {count} lines, and {second.name} has {second_count}: each line belongs to "
             "one line of the other file"
         )
     elif not pairs:
         yield f"has no line that has text both in this file and in {second.name}"
+
+
+def _named_entries(layout: Sequence[FileLayout], values: _Values) -> Iterator[FileLayout]:
+    """Yield the layout of each file, with the values of parameters in the file's name."""
+    for entry in layout:
+        yield entry.with_values(values)
 
 
 def described_layout(layout: Sequence[FileLayout], values: _Values) -> Iterator[str]:
@@ -330,23 +351,28 @@ def described_layout(layout: Sequence[FileLayout], values: _Values) -> Iterator[
         layout: the files that the task needs.
         values: the values of the task's parameters, which the names of files may contain.
     """
-    for entry_layout in layout:
-        entry = entry_layout.with_values(values)
-        subject = (
-            f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
-        )
-        kind = f" ({entry.format})" if entry.format else ""
-        conditions = ", ".join(_requirements(entry))
-        yield f"{subject}{kind}{' ' if conditions else ''}{conditions}"
+    for entry in _named_entries(layout, values):
+        description = f"{DATA_PATH}/{entry.file}"
+        if entry.file is None:
+            description = f"{DATA_PATH} itself is a file"
+        if entry.format:
+            description += f" ({entry.format})"
+        requirements = ", ".join(_requirements(entry))
+        if requirements:
+            description += f" {requirements}"
+        yield description
 
 
 def _requirements(entry: FileLayout) -> Iterator[str]:
     """Yield a phrase for each requirement of a file's content."""
-    columns = {name: name for name in entry.columns}
-    for name, cells in entry.allowed.items():
-        columns[name] = f"{name} ({joined_by_or(cells)})"
-    if entry.columns:
-        yield f"with the columns {', '.join(columns[name] for name in entry.columns)}"
+    columns = []
+    for name in entry.columns:
+        if name in entry.allowed:
+            columns.append(f"{name} ({joined_by_or(entry.allowed[name])})")
+        else:
+            columns.append(name)
+    if columns:
+        yield f"with the columns {', '.join(columns)}"
     for path, attributes in entry.elements.items():
         listed = ", ".join(
             f"{name}: {joined_by_or(allowed)}" for name, allowed in attributes.items()
@@ -359,7 +385,9 @@ def _requirements(entry: FileLayout) -> Iterator[str]:
 
 
 def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[str, Path]:
-    """Return the existing files of a layout, in the layout's order; files of a pattern by name.
+    """Return the existing files of a layout.
+
+    The files have the order of the layout. The files that match one pattern are sorted by name.
 
     Args:
         layout: the files that the task needs.
@@ -367,11 +395,10 @@ def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[
         values: the values of the task's parameters, which the names of files may contain.
 
     Returns:
-        `data_path/NAME` (or `data_path`, if the path is a file itself) -> the file.
+        A dict from `data_path/NAME` to the file; the key is `data_path` if `path` is the file.
     """
     files_found: dict[str, Path] = {}
-    for entry_layout in layout:
-        entry = entry_layout.with_values(values)
+    for entry in _named_entries(layout, values):
         if entry.file is None:
             files = {DATA_PATH: path}
         else:
@@ -384,7 +411,7 @@ def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[
     return files_found
 
 
-def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[str]:
+def problems_of_data(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[str]:
     """Return the problems of missing and malformed files; an empty list if there are none.
 
     If `path` is a file instead of the folder, or does not exist, only this problem is returned.
@@ -395,11 +422,10 @@ def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[st
         values: the values of the task's parameters, which the names of files may contain.
     """
     problems = []
-    for entry_layout in layout:
-        entry = entry_layout.with_values(values)
+    for entry in _named_entries(layout, values):
         if entry.file is None:
             if path.is_file():
-                problems += content_faults(path, entry)
+                problems += _problems_of_file(path, entry)
             elif path.is_dir():
                 problems.append(f"{path}: is a folder, not the file")
             else:
@@ -409,11 +435,11 @@ def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[st
         elif not path.is_dir():
             return [f"{path}: there is no such folder"]
         else:
-            problems += _faults_of_files(path, entry)
+            problems += _problems_of_pattern(path, entry)
     return list(dict.fromkeys(problems))  # two entries of the layout may report the same problem
 
 
-def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
+def _problems_of_pattern(folder: Path, entry: FileLayout) -> list[str]:
     """Return the problems of the files in `data_path` that match one entry of the layout."""
     name = str(entry.file)
     matching = sorted(folder.glob(name))
@@ -422,7 +448,7 @@ def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
     problems = []
     for file in matching:
         if file.is_file():
-            problems += content_faults(file, entry)
+            problems += _problems_of_file(file, entry)
         else:
             problems.append(f"{file}: is a folder, not a file")
-    return shortened(problems, f"{folder / name}: ")
+    return shortened(problems, label=f"{folder / name}: ")

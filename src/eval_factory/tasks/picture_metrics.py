@@ -40,7 +40,7 @@ class PictureMetric:
     packages: tuple[str, ...] = ()  # the modules that the metric imports
     weights: tuple[Weights, ...] = ()
     run_specs: frozenset[str] | None = None  # None: all run specs whose answers are pictures
-    # the run entry argument that must be true; None: the metric needs no argument
+    # the argument of the run entry that must be true; None: the metric needs no argument
     argument: str | None = None
     alone: bool = False  # True if the metric replaces all metrics that are not `alone`
     people: bool = False  # True if human raters score the pictures
@@ -95,14 +95,11 @@ def metrics_of(run_spec: str, arguments: Mapping[str, str | int]) -> list[Pictur
 
     Args:
         run_spec: the name of the run spec.
-        arguments: the arguments of the run entry (name -> value).
+        arguments: a dict from the names of the run entry's arguments to their values.
     """
     requested = []
     for metric in picture_metrics():
         if metric.is_asked_for(run_spec, arguments):
             requested.append(metric)
-    alone = []
-    for metric in requested:
-        if metric.alone:
-            alone.append(metric)
-    return alone or requested
+    requested_alone = [metric for metric in requested if metric.alone]
+    return requested_alone or requested

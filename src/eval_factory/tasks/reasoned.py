@@ -15,40 +15,42 @@ from functools import cache
 from eval_factory.core.plain_yaml import packaged
 
 REASONED = "reasoned"  # the value of `extra.answer_style` that asks for reasoning
-LETTER = "letter"  # a value of `ReasonedTask.ends`
+LETTER = "letter"  # a value of `ReasonedTask.stated_at_end`
 MAX_TOKENS = 2048  # the token limit of an answer with reasoning
 SUFFIX = ".reasoned"
 """The end of the name of a main metric that is computed from the last lines of reasoned answers."""
 
-_ENDS = {
+_CLAUSES = {
     LETTER: "X is the letter of the one right option",
     "value": "X is the requested value alone, without its unit",
 }
-"""Content of the last line -> the clause of the prompt that describes this line."""
-_LAST_LINE = re.compile(r"^[\s>*#_`]*answer[\s*_`]*:(.*)$", re.IGNORECASE | re.MULTILINE)
+"""A dict from the value of `ReasonedTask.stated_at_end` to the clause of the prompt that explains X
+in the last line `Answer: X`.
+"""
+_ANSWER_LINE = re.compile(r"^[\s>*#_`]*answer[\s*_`]*:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class ReasonedTask:
     """The changes to one task's prompts, so that they ask for reasoning."""
 
-    ends: str  # the content of the last line: `letter` or `value`
+    stated_at_end: str  # the content of the last line: `letter` or `value`
     removes: tuple[str, ...] = ()  # the phrases of the instructions that ask for another form
     # the reason why the examples are removed; None: they stay, or the benchmark has no examples
-    why_left_out: str | None = None
+    why_examples_left_out: str | None = None
 
     @property
     def request(self) -> str:
         """The end of a prompt, which replaces the benchmark's own end."""
         return (
             "Think step by step, and write your reasoning down. Then write one last line "
-            f"`Answer: X`, where {_ENDS[self.ends]}."
+            f"`Answer: X`, where {_CLAUSES[self.stated_at_end]}."
         )
 
     @property
-    def has_examples(self) -> bool:
-        """True if the benchmark's examples stay; also True if the benchmark has no examples."""
-        return self.why_left_out is None
+    def keeps_examples(self) -> bool:
+        """True if no examples are removed from the benchmark's prompts."""
+        return self.why_examples_left_out is None
 
     def instructions(self, text: str) -> str:
         """Return the benchmark's instructions without the phrases that ask for another form.
@@ -67,15 +69,15 @@ class ReasonedTask:
 
 @cache
 def reasoned_tasks() -> Mapping[str, ReasonedTask]:
-    """Return name of a task -> changes to its prompts, for the tasks that can ask for reasoning."""
+    """Return a dict from the name of each task that can ask for reasoning to its changes."""
     table = packaged("tasks/reasoned.yml")
     tasks = {}
     for name, entry in table["tasks"].items():
-        why_left_out = None
+        why_examples_left_out = None
         if "left_out" in entry:
-            why_left_out = table["left_out_because"][entry["left_out"]]
+            why_examples_left_out = table["left_out_because"][entry["left_out"]]
         removes = tuple(entry.get("removes", ()))
-        tasks[name] = ReasonedTask(entry["ends"], removes, why_left_out)
+        tasks[name] = ReasonedTask(entry["ends"], removes, why_examples_left_out)
     return tasks
 
 
@@ -84,9 +86,12 @@ def tasks_that_reason_already() -> tuple[str, ...]:
     return tuple(packaged("tasks/reasoned.yml")["reason_already"])
 
 
-def last_line(answer: str) -> str:
-    """Return X of the last line `Answer: X`, without Markdown; the complete answer if no line has
-    this form.
+def stated_at_end(answer: str) -> str:
+    """Return X of the last line of the form `Answer: X`, without Markdown.
+
+    If no line has this form, the complete answer is returned.
     """
-    lines = _LAST_LINE.findall(answer)
-    return lines[-1].strip(" \t*_`") if lines else answer
+    stated = _ANSWER_LINE.findall(answer)
+    if not stated:
+        return answer
+    return str(stated[-1]).strip(" \t*_`")

@@ -40,6 +40,9 @@ passport.
 UNADJUSTED_LENGTH = 2_000
 """The length of an answer, in characters, for which the adjustment for the length is 0."""
 
+_ADJUSTMENT = 0.0147  # the part of a score that each `_ADJUSTED_LENGTH` more characters cost
+_ADJUSTED_LENGTH = 500
+
 RUBRICS = "rubrics"
 TAGS = "tags"
 _CLUSTER = "cluster"
@@ -68,7 +71,7 @@ class Criterion:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Criterion:
-        """Return the criterion in a mapping that has the form of `as_dict`."""
+        """Return the criterion of a mapping that `as_dict` returned."""
         return cls(record["criterion"], record["points"], tuple(record["tags"]))
 
 
@@ -86,8 +89,8 @@ class RubricCase:
     canary: str | None = None  # a string that marks test data, so that no model is trained on them
     answer: str | None = None  # an existing answer to judge: the model is then not asked
     sample: int | None = None
-    """A number that makes judges decide again about the same case: equal requests with another
-    number, or without a number, are separate samples.
+    """A number that makes judges decide again about an equal case. Requests that differ only in this
+    number are separate samples.
     """
 
     def extra_data(self) -> dict[str, Any]:
@@ -128,10 +131,10 @@ def positive_points(criteria: Iterable[Criterion]) -> float:
 
 
 def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> float | None:
-    """Return the score of a case: the sum of the points of all met criteria, divided by the sum of
-    all positive points (Arora et al. 2025, arXiv 2505.08775).
+    """Return the score of a case (Arora et al. 2025, arXiv 2505.08775).
 
-    The score is at most 1, and below 0 if negative points prevail. Returns None if no judge decided
+    The sum of the points of all met criteria is divided by the sum of all positive points. The
+    score is at most 1, and below 0 if negative points prevail. Returns None if no judge decided
     about a criterion, or if no criterion has positive points.
 
     Args:
@@ -140,12 +143,12 @@ def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> fl
             judge decided.
     """
     maximum = positive_points(criteria)
-    if maximum <= 0 or any(share is None for share in met):
+    shares = [share for share in met if share is not None]
+    if maximum <= 0 or len(shares) < len(met):
         return None
     points = 0.0
-    for criterion, share in zip(criteria, met, strict=True):
-        if share is not None:  # always true here: this test is for the type checker
-            points += criterion.points * share
+    for criterion, share in zip(criteria, shares, strict=True):
+        points += criterion.points * share
     return points / maximum
 
 
@@ -160,7 +163,7 @@ def length_adjusted(score: float, length: int) -> float:
         score: the score of the case, at most 1.
         length: the length of the answer in characters.
     """
-    return score - 0.0147 * (length - UNADJUSTED_LENGTH) / 500
+    return score - _ADJUSTMENT * (length - UNADJUSTED_LENGTH) / _ADJUSTED_LENGTH
 
 
 def case_bounds(
@@ -172,8 +175,8 @@ def case_bounds(
 
     Args:
         criteria: the criteria of the case.
-        ranges: for each criterion the lowest and the highest possible value of `met` (see
-            `case_score`).
+        ranges: for each criterion the lowest and the highest possible decision, as `range_met`
+            returns them.
     """
     maximum = positive_points(criteria)
     if maximum <= 0:
@@ -182,7 +185,9 @@ def case_bounds(
     for criterion, shares in zip(criteria, ranges, strict=True):
         # Sorted, because with negative points the highest share gives the lowest result.
         bounds.append(sorted(criterion.points * share for share in shares))
-    return sum(low for low, _ in bounds) / maximum, sum(high for _, high in bounds) / maximum
+    lowest = sum(low for low, _ in bounds)
+    highest = sum(high for _, high in bounds)
+    return lowest / maximum, highest / maximum
 
 
 def share_met(decisions: Iterable[bool | None]) -> float | None:
@@ -191,8 +196,7 @@ def share_met(decisions: Iterable[bool | None]) -> float | None:
     Returns None if no judge decided.
 
     Args:
-        decisions: the decision of each judge; None for a judge without a decision, who is not
-            counted.
+        decisions: the decision of each judge. None (no decision) is not counted.
     """
     decided = [decision for decision in decisions if decision is not None]
     if decided:
@@ -203,8 +207,8 @@ def share_met(decisions: Iterable[bool | None]) -> float | None:
 def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
     """Return the lowest and the highest possible decision of the majority.
 
-    The lowest decision assumes that all judges without a decision would decide no, and the highest
-    decision assumes that they would decide yes. Without judges, the result is (0, 1).
+    Lowest: each judge without a decision would decide no. Highest: each would decide yes. Without
+    judges, the result is (0, 1).
 
     Args:
         decisions: the decision of each judge; None for a judge without a decision.

@@ -23,7 +23,8 @@ from eval_factory.tasks.upstreams import DIFFERENCES_FROM_HELM, HELM, UPSTREAMS,
 
 CONFIG_TYPE = "config.type"
 
-REEVAL_RUN = "reeval_run"  # the name that a user of HELM's adaptive testing may write
+# HELM's program for adaptive testing, which a user may write instead of a run spec
+REEVAL_RUN = "reeval_run"
 NO_REEVAL = (
     "eval-factory does not run HELM's adaptive testing (reeval_run.py): it chooses other "
     "questions for each model, so that its score is not the benchmark's; "
@@ -36,7 +37,9 @@ RESERVED_ARGUMENTS = {
     "model_ability": NO_REEVAL,
     JURY_PARAMETER: "eval-factory writes the jury's configuration: give config.params.extra.judges",
 }
-"""Arguments that a run entry must not set -> the reason, and the setting to use instead."""
+"""A dict from the arguments that a run entry must not set to the reason, with the setting to use
+instead.
+"""
 
 SAME_SETTING = {
     "num_output_tokens": ("max_new_tokens", "extra.num_output_tokens"),
@@ -44,8 +47,8 @@ SAME_SETTING = {
     "num_train_trials": ("extra.num_train_trials",),
     "max_eval_instances": ("limit_samples",),
 }
-"""Argument of a run entry -> the keys of config.params with the same effect. If the run entry sets
-the argument, none of these keys may be set.
+"""A dict from an argument of a run entry to the keys of config.params with the same effect. If the
+run entry sets the argument, none of these keys may be set.
 """
 
 # the parameter that chooses the judge of a run spec
@@ -122,45 +125,47 @@ def task_of_run_entry(
         upstream: the HELM that runs the task.
     """
     index = load_index(upstream)
-    mistakes_found: list[str] = []
-    # Split as HELM does: at the first colon, at each comma, at each part's first equals sign.
-    run_spec, colon, rest = name.removeprefix(prefix_of(framework)).partition(":")
-    arguments: dict[str, str] = {}
-    parts = []
-    if colon:
-        parts = rest.split(",")
-    for part in parts:
-        key, equals, value = part.partition("=")
-        key = key.strip()
-        if not equals or not key:
-            mistakes_found.append(
-                f"{CONFIG_TYPE}: a run entry has the form name:key=value,key=value; {part!r} "
-                "does not"
-            )
-        elif key in arguments:
-            mistakes_found.append(f"{CONFIG_TYPE}: {key} is set twice")
-        arguments[key] = value.strip()
-    entry = RunEntry(run_spec.strip(), arguments)
+    entry, mistakes = _parsed(name.removeprefix(prefix_of(framework)))
     spec = index.run_specs.get(entry.name)
     if entry.name == REEVAL_RUN:
-        mistakes_found.append(f"{CONFIG_TYPE}: {NO_REEVAL}")
+        mistakes.append(NO_REEVAL)
     elif spec is None and framework.task(entry.name) is not None:
         remedy = f"write it without {prefix_of(framework)!r}"
-        mistakes_found.append(
-            f"{CONFIG_TYPE}: {entry.name!r} is a task of eval-factory's own: {remedy}"
-        )
+        mistakes.append(f"{entry.name!r} is a task of eval-factory's own: {remedy}")
     elif spec is None:
-        mistakes_found.append(f"{CONFIG_TYPE}: {_unknown(entry.name, index, upstream)}")
+        mistakes.append(_unknown_run_spec_message(entry.name, index, upstream))
     else:
-        for problem in mistakes(entry, spec, index):
-            mistakes_found.append(f"{CONFIG_TYPE}: {problem}")
-    problems += mistakes_found
-    if mistakes_found or spec is None:
+        mistakes += _mistakes_in(entry, spec, index)
+    problems += [f"{CONFIG_TYPE}: {mistake}" for mistake in mistakes]
+    if mistakes or spec is None:
         return None
     return _task(entry, spec, framework, upstream)
 
 
-def _unknown(run_spec: str, index: RunSpecIndex, upstream: Upstream) -> str:
+def _parsed(text: str) -> tuple[RunEntry, list[str]]:
+    """Return the run entry of a text, and a message for each mistake of its form.
+
+    The text is split as HELM splits it: at the first colon, at each comma after this colon, and at
+    the first equals sign between two commas.
+    """
+    run_spec, colon, joined_arguments = text.partition(":")
+    arguments: dict[str, str] = {}
+    mistakes = []
+    parts = []
+    if colon:
+        parts = joined_arguments.split(",")
+    for part in parts:
+        key, equals, value = part.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            mistakes.append(f"a run entry has the form name:key=value,key=value; {part!r} does not")
+        elif key in arguments:
+            mistakes.append(f"{key} is set twice")
+        arguments[key] = value.strip()
+    return RunEntry(run_spec.strip(), arguments), mistakes
+
+
+def _unknown_run_spec_message(run_spec: str, index: RunSpecIndex, upstream: Upstream) -> str:
     """Return the message for a run spec that HELM does not have, with the next action."""
     name = "HELM"
     option = ""
@@ -174,9 +179,10 @@ def _unknown(run_spec: str, index: RunSpecIndex, upstream: Upstream) -> str:
     return f"{name} {index.helm} has no run spec {run_spec!r}{hint}"
 
 
-def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iterator[str]:
-    """Yield a message for each mistake of a run entry: in its arguments, or because
-    eval-factory cannot send the run spec's kind of request.
+def _mistakes_in(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iterator[str]:
+    """Yield a message for each mistake in the arguments of a run entry.
+
+    A run spec whose kind of request eval-factory cannot send is also a mistake.
     """
     if spec.asks is not None and not spec.makes_images:
         yield f"{entry.name} asks a model for {spec.asks}, which eval-factory cannot ask for"
@@ -185,7 +191,7 @@ def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iter
     for name in entry.arguments:
         if name in RESERVED_ARGUMENTS:
             yield f"{name} cannot be set in a run entry; {RESERVED_ARGUMENTS[name]}"
-        # An empty name was reported when the run entry was split.
+        # `_parsed` has reported an empty name.
         elif name and name not in known and not spec.any_parameter:
             near = did_you_mean(name, known)
             yield (
@@ -193,8 +199,9 @@ def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iter
                 f"{parameters_clause(entry.name, spec)};"
                 f" every run spec takes: {', '.join(common_arguments(index))}"
             )
-    if (wrong := wrong_processor(entry.arguments)) is not None:
-        yield wrong
+    processor_message = wrong_processor(entry.arguments)
+    if processor_message is not None:
+        yield processor_message
     missing = [name for name in spec.required if name not in entry.arguments]
     if missing:
         yield (
@@ -279,21 +286,22 @@ def similar_name_hint(name: str, framework: Framework) -> str:
     run_spec_name = name.partition(":")[0]
     if run_spec_name in load_index().run_specs:
         return f"; HELM has a run spec of that name: {prefix_of(framework)}{name}"
+    task_hint = did_you_mean(name, framework.names())
+    if task_hint:
+        return task_hint
     # Both names get the prefix, which makes them more similar: hence the stricter cutoff.
     prefix = prefix_of(framework)
     run_specs = [prefix + run_spec for run_spec in load_index().run_specs]
-    return did_you_mean(name, framework.names()) or did_you_mean(
-        prefix + run_spec_name, run_specs, cutoff=0.85
-    )
+    return did_you_mean(prefix + run_spec_name, run_specs, cutoff=0.85)
 
 
 def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream: Upstream) -> Task:
     """Return the task of a run entry without mistakes."""
     name = prefix_of(framework) + entry.text
-    prescribed = spec.prescribed_judges
+    prescribed_judges = spec.prescribed_judges
     chosen_judge = entry.arguments.get(JUDGE_DEPLOYMENT)
     if chosen_judge:
-        prescribed = (str(chosen_judge),)
+        prescribed_judges = (str(chosen_judge),)
     arguments = dict(entry.arguments)
     for key in PATH_PARAMETERS & arguments.keys():
         arguments[key] = os.path.abspath(os.path.expanduser(arguments[key]))
@@ -302,13 +310,11 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
     main_metrics = [*spec.main_metrics, *(task.helm.main_metric for task in known_tasks)]
     notes: list[str] = []
     for task in known_tasks:
-        # A task with fixed parameters describes the run entry only if the arguments are the same.
-        rules = task.helm.parameters.items()
-        if all(rule.fixed in (None, entry.arguments.get(key)) for key, rule in rules):
+        if _has_fixed_values_of(task, entry):
             notes += task.about.notes
-    if prescribed:
+    if prescribed_judges:
         notes.append(
-            f"judges that HELM prescribes ({', '.join(prescribed)}) score the answers; they are "
+            f"judges that HELM prescribes ({', '.join(prescribed_judges)}) score the answers; they are "
             "asked at the target's URL, or at the URLs in extra.judges; eval-factory does not "
             "count the answers that they fail to judge"
         )
@@ -331,7 +337,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
             arguments=arguments,
             main_metrics=spec.main_metrics,
             main_split=spec.main_split,
-            prescribed_judges=prescribed,
+            prescribed_judges=prescribed_judges,
             cluster=known_tasks[0].helm.cluster if known_tasks else None,
         ),
         about=About(
@@ -342,3 +348,14 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
             notes=tuple(dict.fromkeys(notes)),
         ),
     )
+
+
+def _has_fixed_values_of(task: Task, entry: RunEntry) -> bool:
+    """Return True if the run entry sets each fixed parameter of a task to the task's value.
+
+    Otherwise the task's notes may not be true of the run entry.
+    """
+    for name, rule in task.helm.parameters.items():
+        if rule.fixed is not None and entry.arguments.get(name) != rule.fixed:
+            return False
+    return True

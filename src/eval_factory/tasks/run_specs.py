@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from eval_factory.tasks.upstreams import HELM, MEDHELM, Upstream
+from eval_factory.tasks.upstreams import HELM, MEDHELM, UPSTREAMS, Upstream
 
 IMAGES = "images"  # a value of `media`, and the type of an endpoint whose answers are pictures
 SOUNDS = "sounds"  # a value of `media`
@@ -28,7 +28,9 @@ class IndexedRunSpec:
     module: str  # the module under `helm.benchmark.run_specs` that defines the run spec
     description: str = ""
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Name -> `type` (annotation) and `default`; a parameter without a default is required."""
+    """A dict from a name to `type` (annotation) and `default`. A parameter without `default` is
+    required.
+    """
     any_parameter: bool = False  # True if the run spec accepts parameters of any name
     main_metrics: tuple[str, ...] = ()
     """The possible main metrics, which may depend on the parameters: the first of these metrics
@@ -45,8 +47,8 @@ class IndexedRunSpec:
     packages: tuple[str, ...] = ()
     """The modules that each run imports and that neither HELM nor eval-factory installs."""
     executes: Mapping[str, str] | None = None
-    """Language of the code in answers that HELM executes (Python, C++, SQL ...) -> the place in
-    HELM's source.
+    """A dict from the language of code in answers that HELM executes (Python, C++, SQL ...) to the
+    part of HELM's source that executes the code; None or empty if HELM executes no answers.
     """
     asks: str | None = None
     """The kind of request, if it is not a request for text. Such a run spec cannot be run, unless
@@ -93,11 +95,12 @@ class RunSpecIndex:
 
     helm: str  # the version of HELM
     expanders: tuple[str, ...]  # the arguments that every run spec accepts
-    packages: Mapping[str, str]  # module -> the requirement to install, such as `sacrebleu~=2.2`
+    # a dict from a module to the requirement to install, such as `sacrebleu~=2.2`
+    packages: Mapping[str, str]
     run_specs: Mapping[str, IndexedRunSpec]
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=len(UPSTREAMS))
 def load_index(upstream: Upstream = HELM) -> RunSpecIndex:
     """Read an upstream's index; the result is cached."""
     content = json.loads(Path(__file__).with_name(f"{upstream.name}_index.json").read_bytes())
@@ -108,12 +111,15 @@ def load_index(upstream: Upstream = HELM) -> RunSpecIndex:
             fields[key] = tuple(value) if isinstance(value, list) else value
         run_specs[name] = IndexedRunSpec(**fields)
     return RunSpecIndex(
-        content["helm"], tuple(content["expanders"]), content["packages"], run_specs
+        helm=content["helm"],
+        expanders=tuple(content["expanders"]),
+        packages=content["packages"],
+        run_specs=run_specs,
     )
 
 
 CODE_EXECUTION_FLAG = "--allow_code_execution"
-KEY = "config.params.extra.allow_code_execution"
+CODE_EXECUTION_KEY = "config.params.extra.allow_code_execution"
 """The option and the configuration key with which the user allows the execution of answers."""
 
 NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
@@ -121,8 +127,8 @@ NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
 (`helm_plugin/patches/executed_answers.py`).
 """
 
-# run spec -> the only parameter and value with which it executes answers
-ONLY_WITH = {"cleva": ("task", "code_synthesis")}
+# a dict from a run spec to the only parameter and value with which it executes answers
+EXECUTES_ONLY_WITH = {"cleva": ("task", "code_synthesis")}
 
 NOT_CONFINED = frozenset({"bigcodebench", "unitxt", "image2musicsheet"})
 """Run specs whose programs are executed by HELM or another package without a sandbox of
@@ -131,20 +137,20 @@ eval-factory.
 
 
 def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the languages of code in answers that a run executes, each with the place in HELM.
+    """Return the languages of code in answers that a run executes, as `IndexedRunSpec.executes`.
 
-    The mapping is empty if the run does not execute answers.
+    The dict is empty if the run does not execute answers.
 
     Args:
         run_spec: the name of HELM's run spec.
-        arguments: the arguments of the run entry (name -> value).
+        arguments: a dict from the names of the run entry's arguments to their values.
     """
     # The upstream is not known here; medhelm's entry is used for run specs that only medhelm has.
     spec = load_index().run_specs.get(run_spec) or load_index(MEDHELM).run_specs.get(run_spec)
     if spec is None or not spec.executes:
         return {}
-    if run_spec in ONLY_WITH:
-        name, value = ONLY_WITH[run_spec]
+    if run_spec in EXECUTES_ONLY_WITH:
+        name, value = EXECUTES_ONLY_WITH[run_spec]
         # If the argument is not set, assume that the run executes answers.
         if arguments.get(name, value) != value:
             return {}
@@ -166,35 +172,38 @@ def needs_sandbox(run_spec: str, arguments: Mapping[str, str]) -> bool:
 
 
 def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
-    """Return a clause that describes how a run executes answers: where, and how confined."""
-    places = "; ".join(f"{language}, in HELM's {place}" for language, place in executes.items())
+    """Return a clause that describes which code of HELM executes answers, and how confined it is.
+
+    `executes`: the result of `executed_by`.
+    """
+    code = "; ".join(f"{language}, in HELM's {part}" for language, part in executes.items())
     if run_spec in NEEDS_NO_PERMISSION:
         return (
-            f"executes what a model answers ({places}) in processes that can only read and have "
+            f"executes what a model answers ({code}) in processes that can only read and have "
             "a time limit"
         )
     manner = "in a confined process"
     if run_spec in NOT_CONFINED:
         manner = "in HELM's own process, which eval-factory cannot confine"
-    if run_spec in ONLY_WITH:
-        manner += f"; only with {'='.join(ONLY_WITH[run_spec])}"
-    return f"executes what a model answers ({places}), {manner}"
+    if run_spec in EXECUTES_ONLY_WITH:
+        manner += f"; only with {'='.join(EXECUTES_ONLY_WITH[run_spec])}"
+    return f"executes what a model answers ({code}), {manner}"
 
 
-def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
+def execution_refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
     """Return the message for a run that needs the user's permission; None for any other run.
 
     The message does not depend on whether the user has given the permission.
 
     Args:
         run_spec: the name of HELM's run spec.
-        arguments: the arguments of the run entry (name -> value).
+        arguments: a dict from the names of the run entry's arguments to their values.
     """
     executes = executed_by(run_spec, arguments)
     if not executes or run_spec in NEEDS_NO_PERMISSION:
         return None
     allow = (
-        f"it is refused unless you allow it: {CODE_EXECUTION_FLAG}, or {KEY}: "
+        f"it is refused unless you allow it: {CODE_EXECUTION_FLAG}, or {CODE_EXECUTION_KEY}: "
         "true in the run config"
     )
     return f"{run_spec} {how_executed(run_spec, executes)}; {allow}"
@@ -207,7 +216,7 @@ def wrong_processor(arguments: Mapping[str, str]) -> str | None:
     Functions outside HELM's module are not allowed, because they could do anything. Returns None if
     the argument is allowed or not set.
 
-    `arguments`: the arguments of the run entry (name -> value).
+    `arguments`: a dict from the names of the run entry's arguments to their values.
     """
     module = "helm.benchmark.metrics.output_processors."
     function = arguments.get("process_output")

@@ -78,7 +78,8 @@ class TaskInfo:
     notes: tuple[str, ...]
     # known defects of the benchmark, and the remedy for each
     errata: tuple[Mapping[str, Any], ...]
-    # the language of code in answers that HELM executes (such as SQL) -> the place in HELM's source
+    # a dict from the language of code in answers that HELM executes (such as SQL) to the part of
+    # HELM's source that executes the code
     executes: Mapping[str, str]
 
     @property
@@ -148,8 +149,9 @@ def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:
 
 
 def tasks_with(tag: str | None, framework: Framework) -> list[Task]:
-    """Return the tasks with a tag; all tasks if `tag` is None. Raises ConfigError: no task has the
-    tag.
+    """Return the tasks with a tag; all tasks if `tag` is None.
+
+    Raises ConfigError if no task has the tag.
     """
     tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
     if not tasks:

@@ -36,7 +36,7 @@ class TypicalRequest:
 
 @lru_cache(maxsize=1)
 def typical_requests() -> Mapping[str, TypicalRequest]:
-    """Return task -> its typical request, for the tasks in `typical_tokens.yml`."""
+    """Return a dict from the name of each task in `typical_tokens.yml` to its typical request."""
     document = parse_own(FILE.read_text(encoding="utf-8"))
     requests = {}
     for name, figures in document.items():

@@ -27,14 +27,14 @@ MEDHELM = Upstream("medhelm", "medhelm", "0.8.0")
 it needs an environment of its own.
 """
 UPSTREAMS = {upstream.name: upstream for upstream in (HELM, MEDHELM)}
-"""Name -> upstream, for the upstreams that `config.params.extra.upstream` can choose."""
+"""A dict from name to upstream, for the upstreams that `config.params.extra.upstream` can choose."""
 HEIM = Upstream("heim", HELM.package, HELM.version)
 """The same crfm-helm in an environment of its own, with the packages that its picture metrics
 import (torch and more). A run config cannot name HEIM: if HEIM is installed, runs whose answers are
 pictures use it.
 """
 ENVIRONMENTS = {**UPSTREAMS, HEIM.name: HEIM}
-"""Name -> upstream, for the chosen upstreams and `HEIM`."""
+"""A dict from name to upstream, for the upstreams of `UPSTREAMS` and `HEIM`."""
 
 DIFFERENCES_FROM_HELM = {
     "ehr_sql": (
@@ -52,6 +52,6 @@ DIFFERENCES_FROM_HELM = {
         "with crfm-helm's"
     ),
 }
-"""Run spec -> the reason why its score by medhelm cannot be compared with its score by crfm-helm.
-Both upstreams have these run specs.
+"""A dict from a run spec that both upstreams have to the reason why its score by medhelm cannot be
+compared with its score by crfm-helm.
 """

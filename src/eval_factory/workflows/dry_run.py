@@ -163,8 +163,8 @@ def _reasoned_lines(evaluation: Evaluation) -> Iterator[str]:
     yield "\n# reasoned"
     for text in entry.removes:
         yield f"#   left out of the instructions: {text.strip()}"
-    if not entry.has_examples:
-        yield f"#   left out: the benchmark's examples ({entry.why_left_out})"
+    if not entry.keeps_examples:
+        yield f"#   left out: the benchmark's examples ({entry.why_examples_left_out})"
     yield f"#   at the end of each prompt, in place of the benchmark's own request: {entry.request}"
     yield f"#   maximum tokens of an answer: {evaluation.num_output_tokens or MAX_TOKENS}"
 

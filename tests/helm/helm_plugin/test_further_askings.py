@@ -252,7 +252,7 @@ def test_each_task_says_what_its_entry_takes_out(task: str) -> None:
     (spec,) = RUN_EXPANDERS["answer_style"](task).expand(own)
     assert spec.adapter_spec.output_prefix == reasoned_tasks()[task].request
     shows_examples = own.adapter_spec.max_train_instances > 0
-    assert shows_examples is (reasoned_tasks()[task].why_left_out is not None)
+    assert shows_examples is (reasoned_tasks()[task].why_examples_left_out is not None)
     assert spec.adapter_spec.max_train_instances == 0
 
 

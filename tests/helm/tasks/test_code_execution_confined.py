@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 from eval_factory.tasks.run_specs import (
+    EXECUTES_ONLY_WITH,
     NEEDS_NO_PERMISSION,
     NOT_CONFINED,
-    ONLY_WITH,
     load_index,
     needs_permission,
 )
@@ -38,7 +38,7 @@ def test_what_helm_executes_and_who_confines_it() -> None:
     assert found == {name: [what] for name, what in EXECUTING.items()}
     assert set(found) == CONFINED | NOT_CONFINED | NEEDS_NO_PERMISSION
     assert not CONFINED & (NOT_CONFINED | NEEDS_NO_PERMISSION)
-    assert set(ONLY_WITH) <= set(found)
+    assert set(EXECUTES_ONLY_WITH) <= set(found)
     assert {name for name, spec in specs.items() if needs_permission(name, spec)} == set(found) - {
         "ehr_sql"
     }

@@ -17,7 +17,7 @@ from eval_factory.cli.main import cli
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.run_specs import KEY, load_index, needs_permission
+from eval_factory.tasks.run_specs import CODE_EXECUTION_KEY, load_index, needs_permission
 from facts import naming, says
 
 NAMES = load_framework().names()
@@ -64,7 +64,7 @@ def test_the_example_of_every_run_spec_that_runs_is_valid(tmp_path: Path) -> Non
             assert yaml.safe_load(text) is None
             continue
         file.write_text(text, encoding="utf-8")
-        allowed = {KEY: True} if needs_permission(name, spec) else {}
+        allowed = {CODE_EXECUTION_KEY: True} if needs_permission(name, spec) else {}
         found = build_evaluation(Request(run_config=file, flags=allowed), framework, {})
         assert found.task.helm.run_spec == name
 

@@ -11,7 +11,7 @@ from builders import evaluation
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.run_specs import KEY, NEEDS_NO_PERMISSION, executed_by
+from eval_factory.tasks.run_specs import CODE_EXECUTION_KEY, NEEDS_NO_PERMISSION, executed_by
 from facts import naming, says
 
 HUMANEVAL = "helm:code:dataset=humaneval"
@@ -50,8 +50,8 @@ def test_refused_without_permission(entry: str) -> None:
     told = r"config\.type: .*executes what a model answers .*; it is refused unless you allow it:"
     with pytest.raises(ConfigError, match=told) as raised:
         evaluation({"config.type": f"helm:{entry}"})
-    assert f"--allow_code_execution, or {KEY}: true" in str(raised.value)
-    allowed = evaluation({"config.type": f"helm:{entry}", KEY: True})
+    assert f"--allow_code_execution, or {CODE_EXECUTION_KEY}: true" in str(raised.value)
+    allowed = evaluation({"config.type": f"helm:{entry}", CODE_EXECUTION_KEY: True})
     assert allowed.run.config.params.extra.allow_code_execution is True
 
 
@@ -101,7 +101,9 @@ def test_a_function_that_is_called_with_the_answers_is_one_of_helms(
     helms_own = "helm.benchmark.metrics.output_processors.remove_deepseek_r1_thinking"
     assert evaluation({"config.type": f"helm:boolq:process_output={helms_own}"})
     with pytest.raises(ConfigError, match=naming("process_output", "a function")):
-        evaluation({"config.type": "helm:boolq:process_output=os.system", KEY: allowed})
+        evaluation(
+            {"config.type": "helm:boolq:process_output=os.system", CODE_EXECUTION_KEY: allowed}
+        )
     monkeypatch.chdir(tmp_path)
     Path("own.conf").write_text(
         'entries: [{description: "boolq:model=text,process_output=os.system", priority: 1}]'

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.reasoned import last_line, reasoned_tasks, tasks_that_reason_already
+from eval_factory.tasks.reasoned import reasoned_tasks, stated_at_end, tasks_that_reason_already
 
 
 def test_each_entry_is_a_task_and_says_what_the_last_line_holds() -> None:
     known = {task.name for task in load_framework().evaluations}
     assert reasoned_tasks().keys() <= known
     assert set(tasks_that_reason_already()) <= known - reasoned_tasks().keys()
-    assert {entry.ends for entry in reasoned_tasks().values()} == {"letter", "value"}
+    assert {entry.stated_at_end for entry in reasoned_tasks().values()} == {"letter", "value"}
     assert all("Answer: X" in entry.request for entry in reasoned_tasks().values())
 
 
@@ -35,4 +35,4 @@ def test_the_form_goes_out_of_the_instructions_and_the_rest_stays() -> None:
     ],
 )
 def test_the_last_line_holds_the_answer(answer: str, found: str) -> None:
-    assert last_line(answer) == found
+    assert stated_at_end(answer) == found

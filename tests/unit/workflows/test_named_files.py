@@ -143,13 +143,13 @@ def test_each_file_of_data_path(task: Task, made: Callable[[Path], None], tmp_pa
     names = [entry.with_values(values).file for entry in rule.layout]
     if names[0] is None:
         made(tmp_path / "named")
-        assert own_data.faults(rule.layout, tmp_path / "named", values)
+        assert own_data.problems_of_data(rule.layout, tmp_path / "named", values)
         return
     for name in names:
         file = tmp_path / str(name).replace("*", "1")
         file.parent.mkdir(parents=True, exist_ok=True)
         made(file)
-    assert own_data.faults(rule.layout, tmp_path, values)
+    assert own_data.problems_of_data(rule.layout, tmp_path, values)
 
 
 def test_all_paths_are_walked() -> None:

@@ -42,7 +42,7 @@ from eval_factory.plan.run_plan import slug_of, where_keys_go
 from eval_factory.report.reader import load_result
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task, load_framework
 from eval_factory.tasks.run_entry import ENDPOINT_TYPES, prefix_of
-from eval_factory.tasks.run_specs import IMAGES, refusal, wrong_processor
+from eval_factory.tasks.run_specs import IMAGES, execution_refusal, wrong_processor
 from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows import view_site
 from eval_factory.workflows.context import show_uncomputed, show_warnings
@@ -251,7 +251,7 @@ def check_entries(
         )
     problems = [wrong_processor(dict(entry.arguments)) for entry in runnable]
     if not allowed:
-        problems += [refusal(entry.run_spec, dict(entry.arguments)) for entry in runnable]
+        problems += [execution_refusal(entry.run_spec, dict(entry.arguments)) for entry in runnable]
     distinct_problems = dict.fromkeys(problem for problem in problems if problem is not None)
     if distinct_problems:
         raise ConfigError([f"{origin}: {problem}" for problem in distinct_problems])

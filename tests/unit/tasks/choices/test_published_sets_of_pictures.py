@@ -10,7 +10,7 @@ import pytest
 
 import published_rows as made
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.own_data import faults
+from eval_factory.tasks.own_data import problems_of_data
 from eval_factory.tasks.published_choices import questions_of_tier, read_choice_file
 from facts import says
 from seeing_endpoint import picture, tone
@@ -101,6 +101,6 @@ def test_each_fault_is_told_with_its_row_and_nothing_is_written_for_it(
 def test_a_folder_in_the_published_layout(task: str, tmp_path: Path) -> None:
     (known,) = (one for one in load_framework().evaluations if one.name == task)
     layout = known.helm.parameters["data_path"].layout
-    assert faults(layout, made.write_sets_with_pictures(tmp_path, RED), {}) == []
-    first, *_ = faults(layout, made.write_sets_with_pictures(tmp_path, RED[:99]), {})
+    assert problems_of_data(layout, made.write_sets_with_pictures(tmp_path, RED), {}) == []
+    first, *_ = problems_of_data(layout, made.write_sets_with_pictures(tmp_path, RED[:99]), {})
     says(first, "a broken picture", "(image/png): OSError")
