@@ -327,7 +327,8 @@ def _line_problems(file: Path, entry: FileLayout) -> Iterator[str]:
                 count += 1
             if second_line is not None:
                 second_count += 1
-            if (line or "").strip() and (second_line or "").strip():
+            # A line is None after the end of its file.
+            if line and second_line and line.strip() and second_line.strip():
                 pairs += 1
     if count != second_count:
         yield (

@@ -60,8 +60,8 @@ class Pictures:
         """
         if isinstance(entry, str) and self._archive is not None:
             if entry not in self._file_names:
-                content = self._content_of_member(entry, self._archive)
-                self._file_names[entry] = self._stored_as(content)
+                picture = self._content_of_member(entry, self._archive)
+                self._file_names[entry] = self._stored_as(picture)
             return self._file_names[entry]
         content = entry.get("bytes") if isinstance(entry, Mapping) else None
         if not isinstance(content, bytes):

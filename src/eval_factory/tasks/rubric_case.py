@@ -89,8 +89,8 @@ class RubricCase:
     canary: str | None = None  # a string that marks test data, so that no model is trained on them
     answer: str | None = None  # an existing answer to judge: the model is then not asked
     sample: int | None = None
-    """A number that makes judges decide again about an equal case. Requests that differ only in this
-    number are separate samples.
+    """A number that makes judges decide again about an equal case: requests that differ only in
+    this number are separate samples.
     """
 
     def extra_data(self) -> dict[str, Any]:

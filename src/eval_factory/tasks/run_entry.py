@@ -314,9 +314,9 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
             notes += task.about.notes
     if prescribed_judges:
         notes.append(
-            f"judges that HELM prescribes ({', '.join(prescribed_judges)}) score the answers; they are "
-            "asked at the target's URL, or at the URLs in extra.judges; eval-factory does not "
-            "count the answers that they fail to judge"
+            f"judges that HELM prescribes ({', '.join(prescribed_judges)}) score the answers; "
+            "they are asked at the target's URL, or at the URLs in extra.judges; "
+            "eval-factory does not count the answers that they fail to judge"
         )
     return Task(
         name=name,

@@ -27,7 +27,7 @@ MEDHELM = Upstream("medhelm", "medhelm", "0.8.0")
 it needs an environment of its own.
 """
 UPSTREAMS = {upstream.name: upstream for upstream in (HELM, MEDHELM)}
-"""A dict from name to upstream, for the upstreams that `config.params.extra.upstream` can choose."""
+"""A dict from name to upstream: the upstreams that `config.params.extra.upstream` can choose."""
 HEIM = Upstream("heim", HELM.package, HELM.version)
 """The same crfm-helm in an environment of its own, with the packages that its picture metrics
 import (torch and more). A run config cannot name HEIM: if HEIM is installed, runs whose answers are
