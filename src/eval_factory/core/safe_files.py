@@ -182,8 +182,8 @@ def is_within(path: Path, folder: Path) -> bool:
 def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     """Yield (path, reason) of each file that must not be read, among these paths and below them.
 
-    A link is yielded only if it leads out of the folder, or to a file that must not be read. A broken
-    link is not yielded.
+    A link is yielded only if it leads out of the folder, or to a file that must not be read. A
+    broken link is not yielded.
 
     Args:
         folder: the folder that must contain all files.
