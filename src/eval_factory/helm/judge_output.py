@@ -218,7 +218,7 @@ def _as_text(data: bytes) -> str:
 Criteria = Mapping[str, Collection[str]]
 
 _MAX_OUTPUT = 200_000  # characters of a judge's output, far more than a judge's tokens allow
-MAX_BRACES = 200  # the number of opening braces at which an output is refused
+MAX_BRACES = 200  # the maximum number of opening braces that are tried
 MAX_FIELDS_PERMUTED = 3  # if a rating has more fields, only the judge's order of them is looked for
 
 _DECODER = json.JSONDecoder()
@@ -382,7 +382,7 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
     only `MAX_BRACES` braces are tried.
 
     Raises:
-        UnusableJudgeOutput: `MAX_BRACES` braces were tried.
+        UnusableJudgeOutput: the text has more braces.
     """
     position = text.find("{")
     for _ in range(MAX_BRACES):
@@ -396,9 +396,8 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
         if record is not None:
             yield record
         position = text.find("{", end)
-    raise UnusableJudgeOutput(
-        f"it holds more than {MAX_BRACES} opening braces that begin no JSON object"
-    )
+    if position >= 0:
+        raise UnusableJudgeOutput(f"it holds more than {MAX_BRACES} opening braces")
 
 
 def _object_without_last_brace(text: str) -> dict[str, Any] | None:

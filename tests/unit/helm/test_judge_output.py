@@ -89,6 +89,13 @@ def refused(text: str, judged: str = PLAIN_ANSWER) -> str:
     return str(error.value)
 
 
+def test_a_judgement_after_199_opening_braces_is_read() -> None:
+    padded = "{ " * 199 + OWN
+    assert parse_judge_output(padded, CRITERIA, PLAIN_ANSWER) == parse_judge_output(
+        OWN, CRITERIA, PLAIN_ANSWER
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -97,8 +104,8 @@ def refused(text: str, judged: str = PLAIN_ANSWER) -> str:
             (text, f"it holds no JSON object with {THE_CRITERIA}")
             for text in ("", "no", '{"other": 1}')
         ),
-        ("{ " * 199 + OWN, "it holds more than 200 opening braces that begin no JSON object"),
-        ('{"a":' * 5000, "it holds more than 200 opening braces that begin no JSON object"),
+        ("{ " * 200 + OWN, "it holds more than 200 opening braces"),
+        ('{"a":' * 5000, "it holds more than 200 opening braces"),
         (
             OWN + json.dumps(judgement(1)),
             "it holds several judgements that differ; give one JSON object and nothing else",
