@@ -51,10 +51,10 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
 from eval_factory.endpoint.servers import Servers, make_servers
 from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.error_causes import raised_at
 from eval_factory.helm_plugin.session import (
     Session,
     judged_pictures,
-    raised_at,
     session_for,
     verdict_schema,
 )
@@ -505,7 +505,7 @@ class Endpoint:
             body = {**keyed.body, **self._secret_fields}
             answered = self._client.ask(body, note, flight.sent, batched)
         except LimitReached as reached:
-            self._session.refused(str(reached))
+            self._session.stop_at_limit(str(reached))
             raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
             self._stop(str(error), fault=_FAULT_OF_ERROR.get(type(error)))
@@ -565,7 +565,7 @@ class Endpoint:
         self._cache.save(answer, attempt, url_and_changes, server)
         # If the answer becomes doubted later, the session notes its key, to archive the answer.
         answered.doubt.when_raised(partial(self._session.doubt, self._role, sent.key))
-        self._session.spending.answered(self._role, sent.body, completion)
+        self._session.spending.count_answer(self._role, sent.body, completion)
         with self._lock:
             if changes and changes not in self._variants:
                 self._variants.append(dict(changes))

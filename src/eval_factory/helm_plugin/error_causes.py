@@ -1,8 +1,20 @@
-"""Walks along the chain of errors that caused an error."""
+"""Finds the causes of an error, and the line that raised an error."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
+
+
+def raised_at(error: BaseException) -> str:
+    """Return the file name and the line that raised the error.
+
+    A message about the error should show these instead of the error's text, which may quote a
+    prompt or an answer.
+    """
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def innermost(error: BaseException) -> BaseException:

@@ -1,9 +1,12 @@
 """Scores trivial answers to the questions of a run with HELM's own metrics.
 
-The scores of trivial answers are the floors of the run's scores. The floors are computed after the
-run's own scores, without any request. Only metrics that look at one answer and its references are
-computed, and only metrics that are known to ask no judge, load no model and execute no code. An
-exception is ehr_sql: a trivial query is executed like the model's queries.
+A trivial answer needs no model, such as an empty text or always the same letter
+(`helm/trivial_answers.py`). The best scores of trivial answers are the floors of the run's scores.
+They are computed after the run's scores, without any request.
+
+A metric is computed only if it looks at one answer and its references. It must also be known to ask
+no judge, load no model and execute no code. An exception is ehr_sql: a trivial query is executed
+like the model's queries.
 """
 
 from __future__ import annotations
@@ -30,8 +33,8 @@ from eval_factory.endpoint import media
 from eval_factory.helm import names
 from eval_factory.helm import trivial_answers as trivial
 from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
+from eval_factory.helm_plugin.error_causes import raised_at
 from eval_factory.helm_plugin.patches import executed_answers
-from eval_factory.helm_plugin.session import raised_at
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
 
@@ -42,15 +45,15 @@ SQL = f"{_METRICS}ehr_sql_metrics.EhrSqlMetric"
 EXECUTED = frozenset({"pass", "code_eval_acc"})
 """Names of HELM's basic metrics that execute the answer as code."""
 ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}
-"""HELM's name of each metric -> the name in the package rouge_score."""
+"""A dict from HELM's name of a metric to its name in the package rouge_score."""
 _FORMS = {
     SQL: "sql",
     f"{_METRICS}medec_metrics.MedecMetric": "sentence",
     f"{_METRICS}medcalc_bench_metrics.MedCalcBenchMetric": "value",
     names.CONCORDANCE_METRIC_CLASS: "rating",
 }
-"""A metric's class -> the form in which the metric's benchmark asks for answers. The forms are the
-values of `answer_form` in framework.yml.
+"""A dict from a metric's class to the form in which the metric's benchmark asks for answers. The
+forms are the values of `answer_form` in framework.yml.
 """
 
 
@@ -97,16 +100,22 @@ def _question_of(state: RequestState, sources: ClusterRule) -> trivial.AskedQues
     media_objects = content.media_objects if content else []
     media_parts = [part.to_dict() for part in media_objects]
     text = str(state.instance.input.text) or media.as_text(media_parts)
-    source = sources.value_in(text, state.instance.extra_data or {})
     return trivial.AskedQuestion(
-        str(state.instance.id), _right_texts(state), state.output_mapping or {}, text, source
+        id=str(state.instance.id),
+        right=_right_texts(state),
+        options=state.output_mapping or {},
+        text=text,
+        source=sources.value_in(text, state.instance.extra_data or {}),
     )
 
 
 def _score_questions(
     run_spec: RunSpec, state: ScenarioState, service: Any
 ) -> trivial.TrivialScores:
-    """Return the scores of all strategies for trivial answers; empty if no metric can score."""
+    """Return the scores of all strategies for trivial answers.
+
+    The scores are empty if no metric of the run can score trivial answers.
+    """
     specs = list(filter(_is_scored, run_spec.metric_specs))
     states = _first_requests(state.request_states)
     if not specs or not states:
@@ -116,7 +125,7 @@ def _score_questions(
     forms = [_FORMS[spec.class_name] for spec in specs if spec.class_name in _FORMS]
     strategies = trivial.strategies(
         [_question_of(asked_state, sources) for asked_state in states],
-        next(iter(forms), None),
+        form=forms[0] if forms else None,
         source_noun=sources.what,
         compares_words=any(map(_measures_overlap, specs)),
     )
@@ -140,12 +149,12 @@ def _score_questions(
 
 
 def _sources_of(run_spec: str) -> ClusterRule:
-    """Return the rule that finds the source that questions share, such as one article.
+    """Return the rule that finds the source of a question, such as an article.
 
     The rule comes from framework.yml if framework.yml has a rule for the run spec. For every other
-    run spec, the rule reads the field for clusters of custom benchmarks.
+    run spec, the rule reads the column in which custom benchmarks state the source.
     """
-    for task in load_framework().evaluations:
+    for task in load_framework().evaluations:  # the tasks of framework.yml
         if task.helm.run_spec == run_spec and task.helm.cluster is not None:
             return task.helm.cluster
     return ClusterRule(what=CLUSTER, field=CLUSTER)
@@ -165,11 +174,11 @@ def _lower_is_better(metric: Any) -> set[str]:
 
 
 class _RougeMetric:
-    """The ROUGE part of HELM's metric of summaries.
+    """The ROUGE scores of HELM's metric of summaries.
 
-    A score is the best score over all references. One brace at each end of a text is ignored. The
-    other parts of HELM's metric are left out: they look the answer up in a downloaded table,
-    measure how much was copied from the source, and load models if there is a GPU.
+    A score is the best score over all references. As in HELM, one brace at each end of a text is
+    ignored. The other scores of HELM's metric are left out. They look the answer up in a downloaded
+    table, measure how much was copied from the source, and load models if there is a GPU.
     """
 
     def __init__(self) -> None:
@@ -218,17 +227,17 @@ def _right_texts(state: RequestState) -> tuple[str, ...]:
 
 
 def _mean_row(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return the mean of each value that all rows have; a row is the scores of one answer by name.
+    """Return the mean of each score that all rows have; a row is a dict from names to scores.
 
-    The mean is the expected value of an answer that is drawn from several equally likely answers.
+    The rows are the scores of several equally likely answers, so a mean is the expected score.
     """
     if len(rows) == 1:
         return rows[0]
-    expected = {}
+    means = {}
     for name in rows[0]:
         if all(name in row for row in rows):
-            expected[name] = sum(row[name] for row in rows) / len(rows)
-    return expected
+            means[name] = sum(row[name] for row in rows) / len(rows)
+    return means
 
 
 class _Scorer:
@@ -264,8 +273,8 @@ class _Scorer:
         self._all_basic = all(
             type(metric) is basic_metrics.BasicGenerationMetric for metric in metrics
         )
-        self._values_by_key: dict[Any, dict[str, float]] = {}
-        """A cache of scores, because several strategies give the same letter as an answer."""
+        # A cache of rows of scores, because several strategies give the same letter as an answer.
+        self._rows_by_key: dict[Any, dict[str, float]] = {}
 
     def score(self, strategy: trivial.Strategy) -> trivial.StrategyScores:
         """Return the scores of a strategy's answers to all questions."""
@@ -273,15 +282,15 @@ class _Scorer:
         annotation = None
         if self._executes and constant is not None:
             annotation = executed_answers.query_annotation_of(constant)
-        rows = []
-        names_of_scores: dict[str, None] = {}  # a set that keeps the order
-        # `candidates` are the equally likely answers to one question.
+        rows = []  # a row is a dict from the name of a score to the score of one question
         for number, candidates in enumerate(strategy.answers):
+            # `candidates` are the equally likely answers to one question.
             row = _mean_row([self._row(number, answer, annotation) for answer in candidates])
             rows.append(row)
-            names_of_scores.update(dict.fromkeys(row))
+        # A dict instead of a set, because a dict has the names in the order of the rows.
+        names_of_scores = dict.fromkeys(chain.from_iterable(rows))
         columns = {name: [row.get(name) for row in rows] for name in names_of_scores}
-        answers = None
+        answers = None  # the answers are only stored if they differ and none of them is drawn
         if constant is None and all(len(candidates) == 1 for candidates in strategy.answers):
             answers = [candidates[0] for candidates in strategy.answers]
         return trivial.StrategyScores(
@@ -293,7 +302,7 @@ class _Scorer:
         )
 
     def _row(self, number: int, answer: str, annotation: dict[str, Any] | None) -> dict[str, float]:
-        """Return the value of each score for an answer to one question.
+        """Return a dict from the name of each score to the score of an answer to one question.
 
         Args:
             number: the index of the question in the list of requests.
@@ -301,12 +310,12 @@ class _Scorer:
             annotation: the annotation of an executed answer; None if no answer is executed.
         """
         state = self._states[number]
-        # Other metrics than HELM's basic metrics may read anything of a question, so only equal
-        # answers to one question share their scores.
+        # HELM's basic metrics read only a few things of a question, so equal answers to different
+        # questions may share their scores. Other metrics may read anything.
         key: Any = (number, answer)
         if self._all_basic:
             key = self._score_key(state, answer)
-        if key not in self._values_by_key:
+        if key not in self._rows_by_key:
             completions = [GeneratedOutput(answer, 0.0, [])]
             result = RequestResult(success=True, embedding=[], completions=completions, cached=True)
             answered = replace(state, result=result)
@@ -314,24 +323,22 @@ class _Scorer:
                 annotations = state.annotations or {}
                 sql_annotation = trivial.with_answer(annotations.get("ehr_sql", {}), annotation)
                 answered = replace(answered, annotations={**annotations, "ehr_sql": sql_annotation})
-            self._values_by_key[key] = self._values(answered)
-        return self._values_by_key[key]
+            self._rows_by_key[key] = self._values(answered)
+        return self._rows_by_key[key]
 
     def _score_key(self, state: RequestState, answer: str) -> Any:
-        """Return everything that HELM's basic metrics read; equal keys have equal scores.
-
-        An answer that names no option counts as an empty answer.
-        """
+        """Return everything that HELM's basic metrics read; equal keys have equal scores."""
         options = state.output_mapping
         if options is None:
             return _right_texts(state), None, answer
         if not self._adapter.output_mapping_pattern and answer.strip() not in options:
-            answer = ""
+            answer = ""  # All answers that name no option have equal scores.
         return _right_texts(state), tuple(options.items()), answer
 
     def _values(self, state: RequestState) -> dict[str, float]:
         """Compute the metrics of an answered request, and return the value of each score."""
         stats: list[Stat] = []
+        no_cache_path = ""  # no metric of this module has a cache
         for metric in self._metrics:
             if isinstance(metric, self._basic.BasicGenerationMetric):
                 # Compute only the scores. The complete metric would spend most of its time on
@@ -340,7 +347,9 @@ class _Scorer:
                     metric.names, self._adapter, state, self._service
                 )
             else:
-                stats += metric.evaluate_generation(self._adapter, state, self._service, "")
+                stats += metric.evaluate_generation(
+                    self._adapter, state, self._service, no_cache_path
+                )
         values = {}
         for stat in stats:
             if stat.mean is not None and is_score(stat.name.name):

@@ -1,7 +1,9 @@
-"""Holds the state that all parts of one helm-run share.
+"""Defines the state that all parts of one helm-run share.
 
-The state consists of the response cache, the events, the counters, the budget with its clock, the
-question that is being judged, and the record of the run.
+- `Session` has the response cache, the events, the counters and the clients.
+- `RunSpending` has the budget with its clock.
+- `run_record` is the record of the run.
+- `judging` and `verdict_by` set the question and the schema for which judges are being asked.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import json
 import os
 import threading
 import time
-import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -68,10 +69,10 @@ def tracker_of(settings: HelmRunSettings, cache_db: Path) -> SpendingTracker | N
 
 
 class RunSpending:
-    """The spending of a run.
+    """The spending of a run, as seen by the clients of all endpoints.
 
-    An instance asks the budget before each request, and reports the tokens and the cost of each
-    answer to the budget. Threads may share an instance.
+    An object of this class asks the budget before each request, and reports the tokens and the cost
+    of each answer to the budget. Threads may share the object.
     """
 
     def __init__(
@@ -80,12 +81,12 @@ class RunSpending:
         self._budget = settings.budget
         self._prices = settings.prices
         self._tracker = tracker
+        # False if a limit on the cost is set, and the cost of an answer is unknown
         self.is_countable = True
-        """False if a limit on the cost is set, and the cost of an answer is unknown."""
         write_prices(cache_db, run_id, settings.prices)
 
     def begin(self) -> str | None:
-        """Return None if a request may be sent, else the name of the limit that forbids sending."""
+        """Count a new request; return the name of the limit that forbids to send it, else None."""
         if not self.is_countable:  # The cost so far is unknown, and may have reached the limit.
             return MAX_COST
         return None if self._tracker is None else self._tracker.begin()
@@ -95,8 +96,8 @@ class RunSpending:
         if self._tracker is not None:
             self._tracker.spend(tokens=tokens, cost=cost)
 
-    def answered(self, role: str, body: Mapping[str, Any], completion: Completion) -> None:
-        """Count the answer to a request body.
+    def count_answer(self, role: str, body: Mapping[str, Any], completion: Completion) -> None:
+        """Report the tokens and the cost of the answer to a request body.
 
         With a limit on the cost, an answer of unknown cost ends the run's requests, because further
         requests could exceed the limit.
@@ -105,9 +106,10 @@ class RunSpending:
             return
         tokens = tokens_for_limit(completion.tokens, (prompt_size(body), completion.size))
         cost = cost_for_limit(completion.body.get("usage"), tokens, self._prices.get(role))
-        if cost is None and self._budget.max_cost is not None:
-            self.is_countable = False
-        self.spend(tokens=sum(tokens), cost=cost or 0.0)
+        if cost is None:
+            self.is_countable = self._budget.max_cost is None
+            cost = 0.0
+        self.spend(tokens=sum(tokens), cost=cost)
 
     @property
     def seconds_left(self) -> float | None:
@@ -115,10 +117,10 @@ class RunSpending:
         return None if self._tracker is None else self._tracker.seconds_left
 
     def watch(self, stop: Callable[[str], None]) -> None:
-        """Call `stop` with the limit's name when the time is over.
+        """Call `stop` with the limit's name when the run's time is over.
 
         A timer is needed, because a thread that waits for the end of a pause does not check the
-        clock.
+        time.
         """
         seconds = self.seconds_left
         if seconds is not None:
@@ -197,8 +199,10 @@ class Session:
         with self.lock:
             counters = self.counters[role]
             counters.done += 1
-            counters.cached += cached
-            counters.failed += failed
+            if cached:
+                counters.cached += 1
+            if failed:
+                counters.failed += 1
             if tokens[0] is not None:
                 counters.prompt_tokens += tokens[0]
             if tokens[1] is not None:
@@ -250,7 +254,7 @@ class Session:
             self.batches.add_waiting(lines)
             raise BatchesAwaited(f"{len(lines)} requests wait for a batch")
 
-    def refused(self, limit: str) -> None:
+    def stop_at_limit(self, limit: str) -> None:
         """Note that this limit forbade a request, and stop all further requests."""
         with self.lock:
             is_first = self.limit_reached is None
@@ -290,40 +294,39 @@ def session_for(root: Path) -> Session:
     with _sessions_lock:
         session = _sessions.get(root)
         if session is None:
-            rundir = RunDir(root)
-            settings = HelmRunSettings.from_environment(os.environ)
-            # A helm-run that a user starts by hand has no run id.
-            run_id = settings.run_id or f"pid{os.getpid()}-{time.time_ns()}"
-            # The clients add their API keys to the redactor later.
-            redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
-            events = EventWriter(rundir.events, run_id, redactor)
-            cache = ResponseCache(rundir.cache_db, run_id)
-            limits = None
-            suite_tracker = None
-            if settings.limits is not None:
-                limits = SharedLimits(settings.limits)
-                suite_tracker = limits.budget
-            own_tracker = tracker_of(settings, rundir.cache_db)
-            trackers = [tracker for tracker in (own_tracker, suite_tracker) if tracker is not None]
-            tracker = SpendingTrackers(trackers) if trackers else None
-            spending = RunSpending(settings, rundir.cache_db, run_id, tracker)
-            jury_form = jury_form_in(rundir.model_configs)
-            session = Session(cache, events, redactor, spending, limits=limits, jury_form=jury_form)
-            session.asks_model = settings.asks_model
-            session.has_answers = has_answers_in(rundir.model_configs)
-            spending.watch(session.ask_no_more)
+            session = _open_session(RunDir(root))
+            session.spending.watch(session.ask_no_more)
             _sessions[root] = session
         return session
 
 
-def raised_at(error: BaseException) -> str:
-    """Return the file name and the line that raised the error.
-
-    A message about the error should show these instead of the error's text, which may quote a
-    prompt or an answer.
-    """
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{Path(frame.filename).name}:{frame.lineno}"
+def _open_session(rundir: RunDir) -> Session:
+    settings = HelmRunSettings.from_environment(os.environ)
+    # A helm-run that a user starts by hand has no run id.
+    run_id = settings.run_id or f"pid{os.getpid()}-{time.time_ns()}"
+    # The clients add their API keys to the redactor later.
+    redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
+    events = EventWriter(rundir.events, run_id, redactor)
+    # The cache creates the database in which `RunSpending` stores the prices.
+    cache = ResponseCache(rundir.cache_db, run_id)
+    limits = None
+    suite_tracker = None
+    if settings.limits is not None:
+        limits = SharedLimits(settings.limits)
+        suite_tracker = limits.budget
+    run_tracker = tracker_of(settings, rundir.cache_db)
+    trackers = [tracker for tracker in (run_tracker, suite_tracker) if tracker is not None]
+    tracker = SpendingTrackers(trackers) if trackers else None
+    return Session(
+        cache,
+        events,
+        redactor,
+        spending=RunSpending(settings, rundir.cache_db, run_id, tracker),
+        limits=limits,
+        jury_form=jury_form_in(rundir.model_configs),
+        has_answers=has_answers_in(rundir.model_configs),
+        asks_model=settings.asks_model,
+    )
 
 
 def current_session() -> Session:
@@ -358,7 +361,7 @@ _verdict_schema: ContextVar[Schema | None] = ContextVar("verdict_schema", defaul
 
 @contextmanager
 def verdict_by(schema: Schema) -> Iterator[None]:
-    """Let the judges' clients send this schema within the context, if the judge is `structured`.
+    """Let the clients of `structured` judges send this schema within this context.
 
     A context is needed, because HELM's requests have no field for a schema.
     """
@@ -394,7 +397,7 @@ class RunRecord:
     """
 
     def __init__(self) -> None:
-        self.known: dict[str, Any] = {}  # name of an entry -> value
+        self.entries: dict[str, Any] = {}  # name of an entry -> value
         self._file: Path | None = None  # None until `write_to` is called
         self._lock = threading.Lock()
 
@@ -413,7 +416,7 @@ class RunRecord:
         The names are fields of the class `RunRecord` in `eval_factory.helm.output`.
         """
         with self._lock:
-            self.known |= entries
+            self.entries |= entries
             self._write()
 
     def note_prompt(self, annotator: str, template: str) -> None:
@@ -427,7 +430,8 @@ class RunRecord:
         """
         sha256 = hashlib.sha256(template.encode()).hexdigest()
         with self._lock:
-            hashes = self.known.setdefault("judge_prompts", {}).setdefault(annotator, [])
+            hashes_by_annotator = self.entries.setdefault("judge_prompts", {})
+            hashes = hashes_by_annotator.setdefault(annotator, [])
             if sha256 not in hashes:
                 hashes.append(sha256)
                 hashes.sort()
@@ -436,12 +440,12 @@ class RunRecord:
     def count_ended(self) -> None:
         """Count an answer whose code ended the process that executed the code."""
         with self._lock:
-            self.known["ended"] = self.known.get("ended", 0) + 1
+            self.entries["ended"] = self.entries.get("ended", 0) + 1
             self._write()
 
     def _write(self) -> None:
         if self._file is not None:
-            write_atomic(self._file, json.dumps(self.known, indent=2) + "\n")
+            write_atomic(self._file, json.dumps(self.entries, indent=2) + "\n")
 
 
 run_record = RunRecord()

@@ -2,7 +2,7 @@
 
 Usage: `python start_in_environment.py MODULE ARGUMENTS...`, with the Python of that environment.
 The package eval_factory is imported from the folder of this file. The packages that are installed
-next to eval_factory belong to another environment, so they are not imported.
+next to eval_factory belong to another environment, so their folder is not added to `sys.path`.
 """
 
 import importlib.util
@@ -18,6 +18,6 @@ assert spec is not None  # noqa: S101 - the file exists
 assert spec.loader is not None  # noqa: S101 - a file always has a loader
 sys.modules[package.name] = module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
-sys.path[0:1] = []  # remove the folder of this file, which Python put first
-del sys.argv[0]  # MODULE is now the first argument
+del sys.path[0]  # the folder of this file, which Python put first
+del sys.argv[0]  # the path of this file; now MODULE is first
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,13 +1,13 @@
 """Draws the sample of the instances, for a run that does not ask all instances.
 
-With `extra.sample_seed`, instances are drawn in proportion to the sizes of their groups. With
-`extra.stop_when`, the sample is the beginning of one random order of all instances. With
+With `extra.sample_seed`, instances are drawn in proportion to the sizes of their groups (strata).
+With `extra.stop_when`, the sample is the beginning of one random order of all instances. With
 `extra.instances`, the sample consists of the named instances. Without these keys, HELM draws the
 sample.
 
-The rank of an instance is a hash of the seed and of the instance's text. The sample therefore does
-not depend on the order of the data, and a larger sample contains the smaller one, except for
-differences by rounding.
+Instances are ordered by their ranks. The rank of an instance is a hash of the seed and of the
+instance's text. The sample therefore does not depend on the order of the data. With the same seed,
+a larger sample contains a smaller sample, except for differences by rounding.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from eval_factory.helm_plugin.session import run_record
 
 SHOWN = 5  # the number of ids that a message shows
 _Downsample = Callable[[list[Any], int, list[str]], list[Any]]
+"""HELM's function that draws a sample. Its arguments are all instances, the size of the sample, and
+the splits from which the sample is drawn.
+"""
 
 
 def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
@@ -73,61 +76,59 @@ def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
         PrerequisiteError: there is an id that no instance has.
     """
     by_id = {str(instance.id): instance for instance in instances}
-    missing = [name for name in ids if name not in by_id]
-    if missing:
+    unknown_ids = [instance_id for instance_id in ids if instance_id not in by_id]
+    if unknown_ids:
         raise PrerequisiteError(
-            f"extra.instances: no instance has the id {first_of(missing, SHOWN)}; "
+            f"extra.instances: no instance has the id {first_of(unknown_ids, SHOWN)}; "
             f"the data have {first_of(list(by_id), SHOWN)}"
         )
-    named_instances = []
-    for name, instance in by_id.items():
-        if name in set(ids):
-            named_instances.append(instance)
-    return named_instances
+    wanted_ids = set(ids)
+    return [instance for instance_id, instance in by_id.items() if instance_id in wanted_ids]
 
 
 def in_one_order(instances: Sequence[Any], seed: int) -> list[Any]:
-    """Return all instances in a random order that depends only on the seed and the instances.
+    """Return all instances in the order of their ranks, which depend on the seed.
 
-    The order is that of the instances' ranks. Instances with equal texts have equal ranks, and are
-    ordered by their ids.
+    Instances with equal texts have equal ranks, and are ordered by their ids.
     """
     return sorted(
-        instances, key=lambda instance: (_rank(seed, _text_of(instance)), str(instance.id))
+        instances, key=lambda instance: (_rank(seed, _texts_of(instance)), str(instance.id))
     )
 
 
 def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSettings) -> list[Any]:
     """Return a sample of `size` instances, in the order of their ranks.
 
-    Each stratum contributes in proportion to its size. `instances` has to hold more than `size`
-    instances.
+    Each stratum contributes in proportion to its size. `instances` must have more than `size`
+    entries.
     """
     field = stratifying_field(instances, settings.source)
     ranked = in_one_order(instances, settings.seed)
-    strata: dict[str, list[int]] = defaultdict(list)
+    strata: dict[str, list[int]] = defaultdict(list)  # stratum -> positions in `ranked`
     for position, instance in enumerate(ranked):
-        value = ""  # the stratum of instances without a value, or of all instances without a field
+        # The stratum "" has the instances without a value. Without a field, it has all instances.
+        stratum = ""
         if field:
-            value = groups_of(instance, settings.source).get(field, "")
-        strata[value].append(position)
-    sizes = {value: len(positions) for value, positions in strata.items()}
+            stratum = groups_of(instance, settings.source).get(field, "")
+        strata[stratum].append(position)
+    sizes = {stratum: len(positions) for stratum, positions in strata.items()}
     shares = shares_of(sizes, size, settings.seed)
     drawn_positions: list[int] = []
-    for value, positions in strata.items():
-        drawn_positions += positions[: shares[value]]
+    for stratum, positions in strata.items():
+        drawn_positions += positions[: shares[stratum]]
     return [ranked[position] for position in sorted(drawn_positions)]
 
 
 def stratifying_field(instances: Sequence[Any], source: str | None) -> str | None:
     """Return the field whose values are the strata; None if no field can form groups.
 
-    Only fields with few values, but at least two, can form groups. HELM's sub-split is preferred.
-    Without a sub-split, the first field by name is chosen.
+    Only a field with few values, but at least two, can form groups. HELM's sub-split is preferred.
+    Without a sub-split, the first suitable field in alphabetical order is chosen.
 
     Args:
         instances: the instances to sample.
-        source: the field that names the source which instances share. It never forms strata.
+        source: the field that names the source which instances share. This field never forms
+            strata.
     """
     values: dict[str, set[str]] = defaultdict(set)
     for instance in instances:
@@ -146,7 +147,7 @@ def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
 
     The numbers are proportional to the sizes of the strata, by the method of largest remainders.
     Each stratum gets at least one instance if `size` is large enough. If remainders are equal, the
-    seed decides, so that it is not always the same stratum that gets fewer instances.
+    seed decides, so that no stratum is always preferred.
 
     Args:
         sizes: the number of instances of each stratum.
@@ -154,11 +155,11 @@ def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
         seed: the seed of the sample.
     """
     shares: dict[str, int] = {}
-    large_strata = dict(sizes)
-    remaining_size = size
+    large_strata = dict(sizes)  # the strata without a share
+    remaining_size = size  # the number of instances to draw from `large_strata`
     # Give one instance to each stratum whose proportional share is less than one instance. This
     # changes the shares of the other strata, so repeat until no such stratum is left.
-    while size >= len(sizes):
+    while size >= len(sizes):  # `size` is large enough for one instance from each stratum.
         total = sum(large_strata.values())
         small = {name for name, count in large_strata.items() if count * remaining_size < total}
         if not small:
@@ -172,24 +173,27 @@ def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
     for name, count in large_strata.items():
         shares[name], remainders[name] = divmod(count * remaining_size, total)
     # the number of instances that rounding down has left over
-    missing = remaining_size - sum(shares[name] for name in large_strata)
+    left_over = remaining_size - sum(shares[name] for name in large_strata)
     largest_first = sorted(remainders, key=lambda name: (-remainders[name], _rank(seed, name)))
-    for name in largest_first[:missing]:
+    for name in largest_first[:left_over]:
         shares[name] += 1
     return shares
 
 
 def _rank(seed: int, subject: object) -> bytes:
-    """Return the hash by which instances, or strata with equal remainders, are ordered."""
+    """Return the hash that orders instances, or strata with equal remainders.
+
+    `subject` is the texts of an instance, or the name of a stratum.
+    """
     return hashlib.sha256(json.dumps([seed, subject]).encode()).digest()
 
 
-def _text_of(instance: Any) -> list[Any]:
+def _texts_of(instance: Any) -> list[Any]:
     """Return all texts of an instance: the question, the turns, the references, the media.
 
     For a picture or a sound, the file name is returned. The texts identify the instance. HELM's ids
-    do not, because HELM's ids are positions in the data. The references are sorted, so the order of
-    the references in the data does not matter.
+    would not, because they are positions in the data. The references are sorted, because their
+    order in the data does not matter.
     """
     answers = sorted(reference.output.text for reference in instance.references)
     content = getattr(instance.input, "multimedia_content", None)

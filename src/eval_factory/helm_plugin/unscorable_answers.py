@@ -23,8 +23,8 @@ from helm.proxy.retry import NonRetriableException
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.helm import names
 from eval_factory.helm_plugin.client import failure
-from eval_factory.helm_plugin.error_causes import causes
-from eval_factory.helm_plugin.session import judging, raised_at
+from eval_factory.helm_plugin.error_causes import causes, raised_at
+from eval_factory.helm_plugin.session import judging
 
 _MIN_ANSWERS_PER_UNSCORABLE = 2
 """The run tolerates one unscorable answer in this number of answers, and a single one in fewer

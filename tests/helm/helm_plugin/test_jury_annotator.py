@@ -115,7 +115,7 @@ def test_the_template_of_the_prompt_is_written_down(monkeypatch: pytest.MonkeyPa
     for answer in ("one", "two"):
         annotated({"a": result(GIVEN)}, answer)
     sha256 = hashlib.sha256(b"judge {RESPONSE}").hexdigest()
-    assert record.known == {"judge_prompts": {"a_bench": [sha256]}}
+    assert record.entries == {"judge_prompts": {"a_bench": [sha256]}}
 
 
 def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_a_run_is_told_from_its_begin_to_its_end(
     assert [event["event"] for event in told.events] == [logs.PHASE, logs.RUN_DONE]
     assert told.events[-1] == {"event": logs.RUN_DONE, "run": "a:x=1", "path": "runs/a_x=1"}
     assert stages == [Stage.IMPORTED, Stage.SCORING]
-    assert "patches" in record.known
+    assert "patches" in record.entries
 
 
 def test_an_endpoint_that_refuses_ends_it(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_judge_with_structured_gets_the_form_of_its_verdict(
         (decided,) = found["criteria"]
         assert decided["by_schema"]["criteria_met"] is True
         assert "criteria_met" not in decided["plain"]
-        recorded = vars(criterion_judge)["run_record"].known["judge_prompts"]
+        recorded = vars(criterion_judge)["run_record"].entries["judge_prompts"]
         (template,) = criterion_templates(1, by_schema=True)
         assert recorded["rubric by schema"] == [hashlib.sha256(template.encode()).hexdigest()]
         (template,) = criterion_templates(1, by_schema=False)

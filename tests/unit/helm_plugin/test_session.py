@@ -40,12 +40,12 @@ def spending(tmp_path: Path, **limits: Any) -> tuple[RunSpending, SpendingTracke
 def test_an_answer_is_counted_by_what_it_says_or_by_its_price(tmp_path: Path) -> None:
     asked, tracker = spending(tmp_path, max_cost=100.0)
     assert asked.begin() is None
-    asked.answered("model", BODY, answer(7, 3))
-    asked.answered("gpt", BODY, answer(5, 2, cost=0.5))
+    asked.count_answer("model", BODY, answer(7, 3))
+    asked.count_answer("gpt", BODY, answer(5, 2, cost=0.5))
     assert tracker.spent == Spending(1, 17, 7.5)
     assert asked.is_countable
     assert asked.begin() is None
-    asked.answered("model", BODY, answer(93, 0))
+    asked.count_answer("model", BODY, answer(93, 0))
     assert asked.begin() == "max_cost"
 
 
@@ -83,7 +83,7 @@ def test_with_a_known_price_a_limit_is_held_whatever_answers_say_of_themselves(
             "choices": [{"message": {"content": "b" * 400}}],
             "usage": usages[sent % len(usages)],
         }
-        asked.answered("model", body, completion_of(reply, "chat"))
+        asked.count_answer("model", body, completion_of(reply, "chat"))
         sent += 1
         assert sent <= 100.0 / 3.0 + 1
     assert asked.is_countable
@@ -94,7 +94,7 @@ def test_what_no_limit_counts_may_be_unknown_and_the_prices_are_kept_beside_the_
     tmp_path: Path,
 ) -> None:
     asked, tracker = spending(tmp_path, max_requests=9)
-    asked.answered("gpt", BODY, answer(None, 2))
+    asked.count_answer("gpt", BODY, answer(None, 2))
     assert asked.begin() is None
     assert tracker.spent == Spending(1, 7, 0.0)
     assert read_prices(tmp_path / "cache.db") == {("run", "model"): PRICES["model"]}
@@ -103,7 +103,7 @@ def test_what_no_limit_counts_may_be_unknown_and_the_prices_are_kept_beside_the_
 def test_a_run_without_limits_asks_nobody(tmp_path: Path) -> None:
     asked = RunSpending(HelmRunSettings(), tmp_path / "cache.db", "run", None)
     assert asked.begin() is None
-    asked.answered("model", BODY, answer(None, None))
+    asked.count_answer("model", BODY, answer(None, None))
     asked.spend(tokens=1, cost=1.0)
     assert asked.begin() is None
     assert not (tmp_path / "cache.db").exists()
@@ -163,7 +163,7 @@ def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path)
     assert json.loads(file.read_text()) == {"ended": 2, "executed_by": ["bubblewrap"]}
     assert file.read_text().endswith("}\n")
     record.write_to(other := tmp_path / "of the next run.json")
-    assert json.loads(other.read_text()) == record.known
+    assert json.loads(other.read_text()) == record.entries
 
 
 def test_templates_of_judges_prompts_are_written_as_hashes(tmp_path: Path) -> None:

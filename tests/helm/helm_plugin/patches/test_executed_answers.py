@@ -63,17 +63,17 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (CzechBankQAAnnotator, "__init__"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name))
-    session.run_record.known.clear()
+    session.run_record.entries.clear()
     yield
     executed_answers.end_workers()
-    session.run_record.known.clear()
+    session.run_record.entries.clear()
 
 
 def test_what_is_written_down() -> None:
     patch_named("confine_python").apply()
-    assert session.run_record.known == {"executed_by": executed_answers.CONFINED_BY}
+    assert session.run_record.entries == {"executed_by": executed_answers.CONFINED_BY}
     patch_named("confine_bird_sql").apply()
-    assert session.run_record.known == {"executed_by": [executed_answers.BY_SQL_WORKERS]}
+    assert session.run_record.entries == {"executed_by": [executed_answers.BY_SQL_WORKERS]}
 
 
 @needs_bubblewrap

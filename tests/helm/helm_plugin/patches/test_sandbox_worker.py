@@ -38,7 +38,7 @@ def checked(completion: str) -> Any:
 
 @pytest.fixture(autouse=True)
 def _record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session.run_record, "known", {})
+    monkeypatch.setattr(session.run_record, "entries", {})
 
 
 @needs_bubblewrap
@@ -62,7 +62,7 @@ def test_humaneval(completion: str, result: str) -> None:
         "result": result,
         "completion_id": None,
     }
-    assert session.run_record.known == {}
+    assert session.run_record.entries == {}
 
 
 @needs_bubblewrap
@@ -85,7 +85,7 @@ def test_what_cannot_be_interrupted_is_ended(completion: str) -> None:
 @needs_bubblewrap
 def test_an_answer_that_ends_its_process_is_counted() -> None:
     assert checked("import os\n    os._exit(0)") is None
-    assert session.run_record.known == {"ended": 1}
+    assert session.run_record.entries == {"ended": 1}
 
 
 def test_where_nothing_can_be_executed_any_more_the_run_ends(
@@ -94,7 +94,7 @@ def test_where_nothing_can_be_executed_any_more_the_run_ends(
     monkeypatch.setattr(sandbox, "run", lambda *_, **__: sandbox.EndedProgram(1, b""))
     with pytest.raises(PrerequisiteError, match=naming("cannot be executed")):
         check_answer({"kind": "apps"}, 1)
-    assert session.run_record.known == {}
+    assert session.run_record.entries == {}
 
 
 @needs_bubblewrap

@@ -31,7 +31,7 @@ FREETEXT = "medbullets_freetext"
 
 
 def limits() -> Any:
-    return run_record.known["limited_records"]
+    return run_record.entries["limited_records"]
 
 
 @pytest.mark.parametrize("version", [None, "v1.2"])
