@@ -69,7 +69,7 @@ _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(
     r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL
 )
-"""The end of a message of HELM, from the `repr` of an object that holds a prompt."""
+"""The end of a message of HELM, beginning with the `repr` of an object that holds a prompt."""
 _MAX_MESSAGE = 300  # the maximum length of a message from which the prompt was cut, in characters
 _SHOWN_FRAMES = 8  # the number of frames of a traceback that are printed
 _SHOWN_RUNS = 5  # the number of runs that a refusal names
@@ -129,7 +129,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def run_one(self, run_spec: RunSpec) -> None:
         """Run a run spec. An answer that HELM cannot score fails its instance only."""
-        with UnscorableTracker(self._report_unscorable) as self._unscorable:
+        with UnscorableTracker(self._report_unscorable) as self._unscorable_tracker:
             super().run_one(run_spec)
         state = self._annotated
         self._annotated = None
@@ -294,11 +294,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """
         self._session.report(MODEL_ROLE, final=True)
         # Check for missing answers before any judge is asked, because judges cost money.
-        if missing := len(self._session.not_stored):
-            problem = (
-                f"{missing} of {self._session.counters[MODEL_ROLE].total} "
-                "answers of the model are not stored"
-            )
+        count = len(self._session.not_stored)
+        if count > 0:
+            total = self._session.counters[MODEL_ROLE].total
+            problem = f"{count} of {total} answers of the model are not stored"
             raise PrerequisiteError(
                 f"{problem}: this change alters the requests to the model; run_eval sends them"
             )
@@ -307,7 +306,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _before_judging(self, state: ScenarioState) -> None:
         """Report the beginning of the phase, if the run has annotators."""
-        self._unscorable.watch(state)
+        self._unscorable_tracker.watch(state)
         if state.annotator_specs:
             self._session.events.emit(
                 logs.PHASE, phase=logs.JUDGING, total=requests_to_judges(state)
@@ -315,7 +314,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_judging(self, state: ScenarioState) -> None:
         """Probe the judges if the settings ask for it, and report the beginning of the scoring."""
-        self._unscorable.watch(state)
+        self._unscorable_tracker.watch(state)
         if state.annotator_specs and HelmRunSettings.from_environment(os.environ).probe_judges:
             self._probe_judges(state)
         self._annotated = state
@@ -324,8 +323,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _probe_judges(self, state: ScenarioState) -> None:
         """Let the judges rate an answer without content, and record the judges' verdicts.
 
-        The answer is rated as the answer to each of a few questions.
-        If this fails, a warning is emitted, and the run goes on.
+        The answer is rated as the answer to each of a few questions. If this fails, a warning is
+        emitted, and the run goes on.
         """
         originals = [
             request_state

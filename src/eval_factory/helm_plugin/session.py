@@ -1,7 +1,7 @@
 """Defines the state that all parts of one helm-run share.
 
 - `Session` has the response cache, the events, the counters and the clients.
-- `RunSpending` has the budget with its clock.
+- `RunSpending` has the limits on cost, tokens and time.
 - `run_record` is the record of the run.
 - `judging` and `verdict_by` set the question and the schema for which judges are being asked.
 """
@@ -71,8 +71,9 @@ def tracker_of(settings: HelmRunSettings, cache_db: Path) -> SpendingTracker | N
 class RunSpending:
     """The spending of a run, as seen by the clients of all endpoints.
 
-    An object of this class asks the budget before each request, and reports the tokens and the cost
-    of each answer to the budget. Threads may share the object.
+    A client calls `begin` before each request, and `count_answer` for each answer. The tracker
+    counts requests, tokens and cost, and knows the limits. Without a tracker, the run has no limit.
+    Threads may share an object of this class.
     """
 
     def __init__(
@@ -92,12 +93,12 @@ class RunSpending:
         return None if self._tracker is None else self._tracker.begin()
 
     def spend(self, *, tokens: int, cost: float) -> None:
-        """Report tokens and cost in US dollars to the budget."""
+        """Add tokens and a cost in US dollars to the spending."""
         if self._tracker is not None:
             self._tracker.spend(tokens=tokens, cost=cost)
 
     def count_answer(self, role: str, body: Mapping[str, Any], completion: Completion) -> None:
-        """Report the tokens and the cost of the answer to a request body.
+        """Add the tokens and the cost of the answer to a request body.
 
         With a limit on the cost, an answer of unknown cost ends the run's requests, because further
         requests could exceed the limit.

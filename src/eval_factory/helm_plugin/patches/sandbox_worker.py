@@ -110,9 +110,12 @@ def set_limit(kind: int, maximum: int) -> None:
 def main() -> None:
     """Set the limits, then execute another program or check an answer.
 
-    The first argument of this file is a JSON object. `argv` is the command of the other program,
-    `seconds` is its time limit, `path` is the value for `sys.path`, and `int_digits` is the maximum
-    number of digits of an integer.
+    The first argument of this file is a JSON object with these settings:
+
+    - `argv`: the command of the other program; empty to check an answer;
+    - `seconds`: the time limit of the other program;
+    - `path`: the value for `sys.path`;
+    - `int_digits`: the maximum number of digits of an integer; None in a Python without this limit.
     """
     settings = json.loads(sys.argv[1])
     for kind, maximum in (

@@ -420,18 +420,14 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
     has_ids = _ID in columns and _are_usable_ids([row[_ID] for row in rows()])
     has_pictures = picture_root(output_path) is not None
     prompt_columns = {*fields, *(picture_columns(columns) if has_pictures else ())}
-    # Cells of these columns are not stored with the instance. The cluster is always stored, because
-    # the result needs the clusters.
+    # The cells of these columns are not stored with the instance. The cluster is always stored,
+    # because the result needs the clusters.
     not_stored = (prompt_columns - {CLUSTER}) | ANSWERS
     if has_ids:
         not_stored.add(_ID)
     instances = []
     for number, row in enumerate(rows()):
-        answers: dict[str, Any] = {name: row[name] for name in ANSWERS & row.keys()}
-        if letters:
-            answers["correct_answer"] = letters[number]
-        if "incorrect_answers" in answers:
-            answers["incorrect_answers"] = json.loads(answers["incorrect_answers"])
+        answers = _answers_in(row, letter=letters[number] if letters else None)
         if has_pictures:
             text, pictures = filled(template, row)
             question_input = with_pictures(
@@ -452,6 +448,19 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
             )
         )
     return instances
+
+
+def _answers_in(row: Mapping[str, str], letter: str | None) -> dict[str, Any]:
+    """Return the values of the answer columns, as HELM's method `get_references` reads them.
+
+    `letter` is the right option's letter, if it replaces the text of the right answer.
+    """
+    answers: dict[str, Any] = {name: row[name] for name in ANSWERS & row.keys()}
+    if letter is not None:
+        answers["correct_answer"] = letter
+    if "incorrect_answers" in answers:
+        answers["incorrect_answers"] = json.loads(answers["incorrect_answers"])
+    return answers
 
 
 def _are_usable_ids(ids: Sequence[str]) -> bool:
