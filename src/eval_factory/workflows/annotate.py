@@ -194,9 +194,9 @@ def _draw_sample(
         if record.metrics:
             records.append(record)
     rated_question = rated_question_of(stored.result, records, kind, system_prompts(stored))
-    categories = set(chain.from_iterable(record.categories for record in records))
+    category_names = set(chain.from_iterable(record.categories for record in records))
     # The answers are grouped by the first field that groups the scores of the result, if any.
-    group_field = next((name for name in stored.result.groups if name in categories), None)
+    group_field = next((name for name in stored.result.groups if name in category_names), None)
     candidates = []
     record_of_key = {}
     for record in records:
@@ -308,7 +308,7 @@ def _write_checksums_of(
         old_digests: The checksums before the change, by file name.
         old_provenance: The provenance of the result before the change.
     """
-    # `write_checksums` writes a new attestation.
+    # The attestation changes, too: `write_checksums` writes it again.
     changed_names = {
         rundir.attestation.name,
         *(path.relative_to(rundir.root).as_posix() for path in changed),
@@ -317,6 +317,8 @@ def _write_checksums_of(
     for name, digest in old_digests.items():
         if name not in changed_names:
             unchanged[name] = digest
+    # Below, `digests` also contains `unchanged`, because `digests_of` leaves out files that
+    # somebody deleted.
     result = load_result(rundir.root).result
     if old_provenance.imported is not None:  # an imported result has no run state
         no_helm_runs: Sequence[Path] = ()
@@ -385,7 +387,9 @@ class PlanBasis:
     # the expected figures of the people's scores; if people rated too few answers, the mean and the
     # standard deviation are those of the metric
     expected: Expected
-    span: float  # the distance from the lowest possible score to the highest
+    # the width of the metric's scale; without a scale, the distance from the lowest score of an
+    # answer to the highest
+    span: float
     rated: int = 0  # number of answers that people have rated
     # the correlation of the judge's scores with the people's; None if too few answers were rated
     correlation: float | None = None
@@ -486,13 +490,15 @@ def plan_basis(folder: Path) -> PlanBasis:
         if statistics.stdev(ratings) > 0:
             mean = statistics.fmean(ratings)
             stddev = statistics.stdev(ratings)
-    # In a rubric, each instance has its own lowest score.
+    # In a rubric, each instance has its own lowest score. The lower bound is computed from
+    # these scores.
     possible = [instance.lowest_score for instance in scored]
     lowest_scores = [lowest for lowest in possible if lowest is not None]
-    lower = lower_end(scores, lowest_scores, high) if lowest_scores else low
-    effect = design_effect(scores, (lower, high), sources)
+    lower_bound = lower_end(scores, lowest_scores, high) if lowest_scores else low
+    bounds = (lower_bound, high)
+    effect = design_effect(scores, bounds, sources)
     answers_per_source = len(sources) / effective_clusters(sources)
-    expected = Expected(len(scores), mean, stddev, (lower, high), effect, answers_per_source)
+    expected = Expected(len(scores), mean, stddev, bounds, effect, answers_per_source)
     return PlanBasis(result.main_metric, expected, high - low, len(people), correlation)
 
 

@@ -52,6 +52,8 @@ class AskingPhase:
         self._context = context
         self._plan = plan
         self._options = options
+        # Only None means that the endpoints are still to be probed. An empty set means that no
+        # endpoint is probed, and that none counts as answering.
         probed = options.probed
         if options.no_preflight:
             probed = frozenset()

@@ -273,8 +273,8 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
 def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
     """Return how each judge of a run was asked, by the judge's role.
 
-    Judges that another program asked are left out, and so are judges whose prompt differs from the
-    prompt of this version.
+    Judges that another program asked are left out. Judges are also left out if they were asked
+    with another prompt than eval-factory's own prompt of this version.
     """
     if stored.result.provenance.imported is not None:
         return {}
@@ -321,6 +321,9 @@ def _juries(
 
 def _read_label_file(labels: Path, column: str | None) -> tuple[str, list[LabelledItem]]:
     """Return the SHA-256 of the label file, and its items.
+
+    `column` is the field with a judge's decisions. If `column` is None, the items have the texts to
+    show to a judge, and their `judged` has no meaning.
 
     Raises:
         ConfigError: The file is missing, cannot be read or has wrong lines.
@@ -444,7 +447,7 @@ class _Case:
     item_numbers: tuple[int, ...]
     conversation: str  # the id of the conversation
     change: Change | None = None  # None: the judges are asked for the first time
-    sample: int | None = None  # the number of the repeat, from 1, if nothing is changed
+    sample: int | None = None  # for `Change.AGAIN`: the number of the repeat, from 1; else None
 
 
 @dataclass(frozen=True)
@@ -550,9 +553,9 @@ def _probes(cases: Sequence[_Case], count: int, *, several: bool) -> Iterator[_C
 def _changed_case(
     case: _Case, change: Change, suffix: str = "", sample: int | None = None
 ) -> _Case:
-    """Return the case with `suffix` added to its answer, or with its criteria reversed.
+    """Return the case with `suffix` added to its answer; for `REORDERED` with reversed criteria.
 
-    `sample` is the number of the repeat if nothing is changed.
+    `sample` is the number of the repeat for `Change.AGAIN`, which changes nothing.
     """
     name = f"{case.name}-{change}"
     if sample is not None:

@@ -237,7 +237,7 @@ def _data_finding(plan: Plan, env: Mapping[str, str]) -> Finding:
         text = f"not downloaded; a run downloads the data from {source}\nin advance: {pull_command}"
         return Finding("data", works=None, text=text)
     try:
-        _hub_text(env)
+        _hub_text(env)  # called for its error; the text is in the finding about the hub
     except ConnectionError:
         text = f"not downloaded; the hub cannot be reached\nwith a network: {pull_command}"
         return Finding("data", works=None, text=text)

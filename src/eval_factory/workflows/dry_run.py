@@ -79,12 +79,12 @@ def dry_run(
     keys = where_keys_go(plan.endpoints)
     text = preview(evaluation, argv, keys, files=files, shows_nulls=options.shows_nulls)
     if not evaluation.executor.is_local:
-        # imported late: this module imports code that sends requests to endpoints
+        # imported late: `slurm_run` imports code that sends requests to endpoints
         from eval_factory.workflows.suite.slurm_run import job_script
 
         text += "\n".join(job_script(evaluation, env)) + "\n"
     text = redactor_of(evaluation, env).text(text)
-    return DryRun(own_lines(text), tuple(map(str, faults_of_own_files(plan))))
+    return DryRun(own_lines(text), would_stop=tuple(map(str, faults_of_own_files(plan))))
 
 
 def _additional_requests(evaluation: Evaluation) -> Iterator[str]:

@@ -433,7 +433,8 @@ def _request_count(
     Args:
         plan: The plan of the run.
         earlier_requests: The number of requests of the result in the output folder, or None.
-        measured: The measured sizes of the prompts, or None.
+        measured: The measured sizes of the prompts, or None. Typical sizes are not passed, because
+            `typical_sizes` computes them from the number that this function returns.
     """
     if earlier_requests is not None:
         return RequestCount(earlier_requests, "the requests of the result in the output folder")
@@ -676,7 +677,10 @@ def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
 
 
 def own_scenarios(plan: Plan) -> Path:
-    """Return the path of the data of earlier runs in the output folder."""
+    """Return the path of the data of earlier runs in the output folder.
+
+    `plan.rundir` is not used, because it may be the temporary folder of a measurement.
+    """
     return RunDir(plan.evaluation.output_dir.absolute()).helm / names.SCENARIOS_FOLDER
 
 

@@ -274,8 +274,8 @@ def limit_messages(
             f"{why}; sent so far: {sent}",
             f"remove {limit}, or set max_requests in its place, and {retry_hint}",
         )
-    # The wall time of this run is unknown here. The infinite value means that the run's own limit
-    # of the wall time counts as reached.
+    # `by_limit` gets an infinite wall time, because the wall time of this run is unknown here. If
+    # the run has its own limit of the wall time, that limit therefore counts as reached.
     is_suite_limit = shared and (
         limit_value is None or spent.by_limit(math.inf)[limit] < limit_value
     )

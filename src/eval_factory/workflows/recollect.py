@@ -1,7 +1,8 @@
 """Repeats a stored evaluation, or a part of it, in one of three ways.
 
 `recollected` collects the result again from the stored files, without keys, network or data.
-`reproduce` writes a run config that repeats the evaluation, and lists what has changed since.
+`reproduce` makes a run config that repeats the evaluation, and lists what has changed since;
+`run_again` also runs it.
 `rescore` scores the stored answers again with other judges, metrics or rules.
 """
 
@@ -135,6 +136,7 @@ def _set_old_defaults(document: dict[str, Any]) -> None:
 
     Otherwise the keys would get today's defaults, with which a run asks additional questions.
     """
+    # A run writes its complete configuration, so `_extra_of` returns the section of the document.
     _extra_of(document).setdefault("chance_questions", None)
 
 
@@ -239,6 +241,7 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
         for original in (*rundir.answers, rundir.own_data):
             if original.is_file():
                 shutil.copyfile(original, temporary_dir.root / original.name)
+        # `make_plan` reads facts about earlier runs from run_config.yml of the output folder.
         plan = replace(make_plan(evaluation, rundir), rundir=temporary_dir)
         yield _collect_again(rundir, stored, state, plan)
 
@@ -264,7 +267,7 @@ def _collect_again(
     )
     installed = installed_packages(environment_of_plan(plan))
     notes = versions_that_differ(old, result.provenance, _listed_packages(rundir), installed)
-    if remembered.unread:
+    if remembered.unread:  # set by `collect`
         notes.append(
             f"{remembered.unread} data files are missing, or are stored outside of the folder:"
             " their hashes were not computed again"
@@ -273,7 +276,8 @@ def _collect_again(
         notes.append(
             "logs/events.jsonl is missing: the start and the end of the run were not checked again"
         )
-    # The notes report other versions, so the result itself need not differ because of them.
+    # The notes report other versions. The new result gets the stored versions, so that the two
+    # results do not differ because of versions.
     collector_fields = {name: getattr(old, name) for name in COLLECTOR_FIELDS}
     files = run_files(rundir, [rundir.root / name for name in state.runs])
     provenance = replace(result.provenance, run_files=files, **collector_fields)

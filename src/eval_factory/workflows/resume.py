@@ -1,7 +1,7 @@
 """Stores the state of the last run in its output folder, so that a finished run is not repeated.
 
-A result is not even collected again if the collection would write the same files. This is so under
-two conditions. First, every file of the result matches its checksum. Second, everything else that a
+A result is not even collected again if the collection would write the same files. Two conditions
+must be met. First, every file of the result matches its checksum. Second, everything else that a
 collection reads is unchanged: the program, its framework file, the installed packages, the data and
 the user's configuration. All of these inputs are compared by content. If an input cannot be
 compared, the result is collected again.

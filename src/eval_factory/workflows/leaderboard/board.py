@@ -334,7 +334,7 @@ def _evaluations_of(
     entries_by_name: dict[str, list[Entry]] = {}
     not_run = []
     for entry in entries:
-        problems: list[str] = []
+        problems: list[str] = []  # gets the reason if there is no task
         if task_named(_type_of(entry, evaluation), evaluation.framework, problems) is None:
             reason = "; ".join(problems).replace("config.type: ", "")
             not_run.append(NotRun(entry, reason, HelmError.exit_code))
@@ -598,6 +598,7 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
         return replace(row, state=_WAITING), 0
     if cell.status not in WITH_RESULT:
         # A run can find out only after its start that the entry needs more than a chat endpoint.
+        # `checked_run_specs` in helm_plugin/runner.py then writes a reason with this phrase.
         _, phrase, modality = (cell.reason or "").partition("asks a model for ")
         if phrase:
             return replace(row, state=_LEFT_OUT, reason=f"asks for {modality.partition(';')[0]}"), 0
@@ -690,7 +691,8 @@ def runs_in_tables(
 ) -> list[tuple[view_site.ViewedRun, BoardRow]]:
     """Return the runs of the rows that are in the tables, each run with its row.
 
-    A row is left out if its folder now has another run: one model may have been run again since.
+    A row is left out if its folder now has another run. For example, a later command replaced the
+    run, but ended before it wrote new rows.
     """
     viewed = []
     for row in rows:

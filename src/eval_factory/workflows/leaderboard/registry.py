@@ -257,6 +257,7 @@ class Entry:
     @property
     def asks(self) -> str | None:
         """The need of the entry that a chat endpoint cannot meet; None if no such need is known."""
+        # The only online perturbation of HELM sends texts to Google Translate.
         augmentation = self.argument(AUGMENTATION)
         for perturbation in load_sources().perturbations.values():
             if perturbation.online and augmentation in perturbation.augmentations:
@@ -351,11 +352,11 @@ def _entry(record: Mapping[str, Any]) -> Entry:
 
 
 def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[Entry]:
-    """Return each entry once, without its model, with the lowest priority of its copies.
+    """Return each entry once, without its model, with the smallest priority number of its copies.
 
     Copies of an entry are the same entry for other models. In MedHELM, the copies for reasoning
-    models set a limit of output tokens, which the entry for the other models does not set. With
-    `reasoning`, the first copy that sets the limit is returned, otherwise the entry without it.
+    models set a limit of output tokens, which the entry for the other models does not set. If
+    `reasoning` is True, a copy with the limit is preferred; if False, a copy without the limit.
     """
     entry_of_key: dict[tuple[Any, ...], Entry] = {}
     for entry in chain.from_iterable(map(_expanded, entries)):
@@ -374,10 +375,10 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
 
 
 def _one_of(earlier: Entry, later: Entry, *, reasoning: bool) -> Entry:
-    """Return one of two copies of an entry, with the lower priority of the two copies.
+    """Return one of two copies of an entry, with the smaller priority number of the two copies.
 
-    With `reasoning`, a copy that sets the limit of output tokens is preferred, otherwise a copy
-    that does not set it. If neither copy is preferred, the earlier copy is returned.
+    If `reasoning` is True, a copy that sets the limit of output tokens is preferred; if False, a
+    copy that does not set it. If both copies or neither are preferred, the earlier is returned.
     """
     earlier_is_preferred = (earlier.argument(_OUTPUT_LIMIT) is not None) == reasoning
     later_is_preferred = (later.argument(_OUTPUT_LIMIT) is not None) == reasoning
