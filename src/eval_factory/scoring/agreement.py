@@ -289,8 +289,8 @@ def length_correlation(pairs: Sequence[tuple[float, int]]) -> RankCorrelation | 
     """Return Spearman's correlation of a judge's marks with the lengths of the answers.
 
     The 95 % interval is computed on Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) (D.
-    Bonett, T. Wright, Psychometrika 65:23-28, 2000). If marks have many ties, its real coverage is
-    94.5 to 99.7 %, for n from 20 to 500.
+    Bonett, T. Wright, Psychometrika 65:23-28, 2000). If marks have many ties, the interval really
+    covers the correlation in 94.5 to 99.7 % of samples, for n from 20 to 500.
 
     Args:
         pairs: the judge's mark and the length of each answer.

@@ -96,9 +96,12 @@ class AskingValues:
         # name of an asking -> the value of each instance
         self._by_name: dict[str, Mapping[InstanceKey, float]] = {FIRST_ASKING: main.values}
         self.perturbations_of_helm: dict[str, str] = {}
-        """Family -> name of the perturbation, for HELM's own perturbations. Each of these is a
-        family of its own, so the key equals the value.
+        """Family -> name of the perturbation, for HELM's own perturbations.
+
+        Each of HELM's perturbations is a family of its own, so the key equals the value. For the
+        perturbations of `extra.perturb`, `changed_answers` has a dict in which they differ.
         """
+        # `draft.metrics` has the metrics of HELM's own perturbations.
         for metric in with_name_and_split_of(main, (*metrics_asked_again, *draft.metrics)):
             if metric.perturbation and not is_derived(metric):
                 self._add(metric.perturbation, metric.values, unchanged)
@@ -293,8 +296,9 @@ class AskingValues:
         """Return the change from the first asking to another asking, for each group of questions.
 
         The outer key is a field of the instances, and the inner key is a value of that field.
-        Only questions with a value in both askings count. Groups with fewer than `MIN_IN_GROUP`
-        such questions are left out. A group that contains every question is left out, too.
+        Only questions with a value in both askings count. A group is left out if fewer than
+        `MIN_IN_GROUP` of its questions count, or if every question with a value in the first asking
+        counts and is in the group.
         """
         before = self.of(FIRST_ASKING)
         after = self.of(name)

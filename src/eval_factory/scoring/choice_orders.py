@@ -63,8 +63,9 @@ class ChoiceOrderCheck(Part):
     ) -> tuple[ChoiceOrderCheck | None, Sequence[MetricValues]]:
         """Return the check, and the metrics of the questions in their original order.
 
-        These metrics include the metrics of questions that were asked again in another way. If the
-        run asks questions in their original order only, the check is None, and all metrics are
+        These metrics include the metrics of questions that were asked again in another way. The
+        metrics that HELM derives from the orders, such as worst cases, are left out. If the run
+        asks questions in their original order only, the check is None, and all metrics are
         returned.
         """
         wanted = plan.evaluation.extra.shuffle_choices
@@ -75,7 +76,7 @@ class ChoiceOrderCheck(Part):
         for metric in metrics:
             if metric.perturbation is None or is_asked_again(metric.perturbation):
                 in_original_order.append(metric)
-            # `number_of_order` returns 1 for the original order, whose perturbation is None.
+            # For None (the original order), `number_of_order` would return 1.
             if metric.perturbation is not None and number_of_order(metric.perturbation):
                 in_other_orders.append(metric)
         pattern = run.run_spec.adapter_spec.output_mapping_pattern

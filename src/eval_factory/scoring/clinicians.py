@@ -130,7 +130,7 @@ def rated_items(
     possible_marks = rated.possible_marks()
 
     def mark_of(value: float) -> float:
-        """Return the value; of only two possible marks, True for the higher, else False."""
+        """Return the value; if only two marks are possible, True (the higher mark) or False."""
         if len(possible_marks) > 2:
             return value
         return value == possible_marks[-1]
@@ -483,6 +483,7 @@ def _judge_agreements(
             judges_of_rated.append(judge)
     names: dict[str, None] = {}  # the names of all judges: the keys of a dict keep their order
     for answer in rated.answers.values():
+        # Judges with a score but no mark come after the judges with a mark of the first answer.
         names |= dict.fromkeys((*answer.marks, *sorted(judges_of_rated)))
     for judge in names:
         agreement = agreement_with(_marks_and_ratings(rated, judge), possible_marks)

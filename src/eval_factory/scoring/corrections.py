@@ -298,7 +298,8 @@ def ehr_sql_same_rows(case: Case) -> float | None:
     if not _has_query(case):
         return 0.0
     annotation = case.annotations.get("ehr_sql") or {}
-    # If a query also has another form, `as_evaluated` has the results of the evaluated forms.
+    # The benchmark's own evaluation changes some queries (`current_time`, for example). If it
+    # changes one of the two queries, `as_evaluated` has the results of both queries in that form.
     annotation = annotation.get("as_evaluated") or annotation
     gold = annotation.get("ground_truth_rows")
     if gold is None:  # the right query itself failed

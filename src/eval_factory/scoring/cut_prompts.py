@@ -192,7 +192,7 @@ def _counts_other_units(prompts: Sequence[_Prompt]) -> bool:
         return False
     try:
         growth = linear_regression(lengths, counts).slope
-    except StatisticsError:  # all prompts have the same length
+    except StatisticsError:  # All prompts have the same length, so only the ratios decide.
         return True
     return MIN_GROWTH <= growth <= MAX_GROWTH
 

@@ -39,8 +39,9 @@ class Draft:
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Label of a metric -> its lowest and highest possible score, whatever the missing values."""
     further_scores: dict[str, results.Score] = field(default_factory=dict)
-    """The jury's scores of other instances or with other values. The result lists these scores
-    last.
+    """The jury's scores with HELM's default values, and over the instances that all judges rated.
+
+    The result lists these scores last.
     """
     main: str = ""  # the label of the main metric
     main_metric_notes: Sequence[str] = ()  # the notes on the choice of the main metric

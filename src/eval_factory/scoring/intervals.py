@@ -131,8 +131,8 @@ def mean_and_variance(
 def pseudo_size_of_proportion(clusters: Sequence[Hashable]) -> float:
     """Return the number of values in a pseudo-cluster, for values 0 and 1.
 
-    If all values that differ are in a few clusters, the variance of the sample alone is far too
-    small. A pseudo-cluster is therefore added at each end of the scale
+    If nearly all values are equal, and the other values are in a few clusters, the variance of the
+    sample alone is far too small. A pseudo-cluster is therefore added at each end of the scale
     (benchmarks/interval_coverage.py measures the effect). If all clusters have the same size, the
     pseudo-cluster has half this size, as Jeffreys' prior adds half a success and half a failure. If
     a few clusters are large, the pseudo-cluster is nearly as large as an effective cluster.
@@ -328,7 +328,8 @@ def describe(
         return Stats.without_interval(count, mean, clusters=cluster_count)
     stddev = statistics.stdev(values)
     stderr: float | None = stddev / math.sqrt(count)
-    design_effect = effective_n = None
+    # the design effect without pseudo-clusters, unlike that of the function `design_effect`
+    effect = effective_n = None
     if clusters is not None and effective_clusters(clusters) < MIN_CLUSTERS:
         stderr = None
     elif clusters is not None:
@@ -336,9 +337,9 @@ def describe(
         variance_if_independent = variance_of(values) / count
         stderr = math.sqrt(variance)
         if variance_if_independent:  # L. Kish, Survey Sampling, 1965, section 8.2
-            design_effect = variance / variance_if_independent
+            effect = variance / variance_if_independent
             # The effective number of values is at most their number.
-            effective_n = count / max(1.0, design_effect)
+            effective_n = count / max(1.0, effect)
     each_side = TAIL_ALPHA / looks  # the error is divided among the looks (Bonferroni)
     low, high, method = interval_of_mean(values, mean, scale, clusters, lowest, each_side)
     if looks > 1 and method is not None:
@@ -352,7 +353,7 @@ def describe(
         ci_high=high,
         ci_method=method,
         clusters=cluster_count,
-        design_effect=design_effect,
+        design_effect=effect,
         effective_n=effective_n,
     )
 

@@ -384,7 +384,10 @@ def _why_cost_is_unknown(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage
 def _spent_by_role(
     usages: Mapping[tuple[str, str], _RoleUsage], roles: Sequence[str]
 ) -> SpentByRole:
-    """Return the usage of each role: first the plan's `roles`, then the other roles by name."""
+    """Return the usage of each role.
+
+    The plan's `roles` come first, then the model's role, then the other roles by name.
+    """
     by_role: dict[str, list[_RoleUsage]] = defaultdict(list)
     for (_, role), usage in usages.items():
         by_role[role].append(usage)

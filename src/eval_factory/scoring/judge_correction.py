@@ -151,7 +151,7 @@ def weights_of(
     matched_share = 0.0
     if total_points:
         matched_share = sum(points_in[name] for name in matched) / total_points
-    # All labels alike represent the points whose category is not matched.
+    # The points whose category is not matched are represented by all labels, with equal weight.
     weights = dict.fromkeys(pairs_in, 1 - matched_share)
     for name in matched:
         share_of_run = points_in[name] / total_points
@@ -249,6 +249,8 @@ def _corrected_by_truth(
         return NotCorrected(SAYS_LITTLE)
     given, possible = _resampled_means(cases, len(resampled_youdens))
     given_by_mistake = (1 - rates.resampled[:, 1]) * possible
+    # In a few resamples, the index may be near 0 or negative. Without the limit, the quotient could
+    # then be extremely large, or have the wrong sign.
     scores = (given - given_by_mistake) / np.maximum(resampled_youdens, MIN_YOUDEN)
     low, high = expanded_ends(scores, units)
     if low > 1 or high < cases.lowest:  # all scores in the interval are impossible
@@ -314,7 +316,7 @@ def corrected_by_labels(
         weights: dict from a category to the weight of one labelled pair; 1 if the category is
             absent.
     """
-    import numpy as np  # inside functions in all modules, so that `eval-factory ls` starts quickly
+    import numpy as np  # imported here, so that `eval-factory ls` starts quickly
 
     tables = _tables_by_conversation(pairs, weights)
     if not len(tables):

@@ -243,7 +243,8 @@ class _Passport(BaseModel):
         seen = set()
         for line in self.pairs:
             numbers = _numbers_in(line)
-            # `pairs_as_lines` explains these six numbers. Another number of them is a ValueError.
+            # `pairs_as_lines` explains these six numbers. The assignment raises ValueError if the
+            # line has more or fewer numbers.
             conversation, category, both, judge_only, physician_only, neither = numbers
             counts = (both, judge_only, physician_only, neither)
             key = (conversation, category)

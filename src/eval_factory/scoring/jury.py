@@ -1,9 +1,9 @@
 """Reports the scores of a jury: several judges who rate each answer of a run.
 
-The module also counts missing judgements, and bounds the score that all judgements could have
-given. HELM's score of an instance is the mean of the ratings that arrived. If a judge failed, the
-mean is the score of a smaller jury; HELM still counts the instance as scored. Only the judgements
-themselves therefore show which ratings are missing.
+The module also counts missing judgements, and computes the lowest and the highest score that the
+jury could have had without missing judgements. HELM's score of an instance is the mean of the
+ratings that arrived. If a judge failed, the mean is the score of a smaller jury; HELM still counts
+the instance as scored. Only the judgements themselves therefore show which ratings are missing.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def judge_rates(
             The items of a group are of one conversation and category, and got the same decisions.
         weights: dict from a category to the weight of its items; 1 if the category is absent.
     """
-    import numpy as np  # inside functions in all modules, so that `eval-factory ls` starts quickly
+    import numpy as np  # imported here, so that `eval-factory ls` starts quickly
 
     double_labelled = sum(group.items for group in items if group.labels > 1)
     if double_labelled < MIN_DOUBLE:
@@ -175,7 +175,8 @@ def _fitted(
     right_pseudo_items = pseudo_items[:, 0::2]
     all_pseudo_items = right_pseudo_items + pseudo_items[:, 1::2]
     sums = counts @ kinds.decisions  # in each row: the four sums that `decisions` describes
-    items = sums[:, 0] + 2 * PSEUDO_ITEMS  # with a pseudo-item that is met, and one that is not
+    # `PSEUDO_ITEMS` items that are met, and as many items that are not met, are added.
+    items = sums[:, 0] + 2 * PSEUDO_ITEMS
     for _ in range(MAX_STEPS):
         logs = np.hstack([np.log(fitted), np.log1p(-fitted)])
         # Expectation: the probability that an item of each kind is met in truth. The exponent is
