@@ -228,7 +228,7 @@ class RunParts:
 
     def _right_answers_if_used(self) -> RightAnswers | None:
         """Return the part that reads answers, or None if no other part uses the answers."""
-        if self.askings is None and self.choice_orders is None and self.right.reader is None:
+        if self.askings is None and self.choice_orders is None and self.right.reasoned_form is None:
             return None
         return self.right
 
@@ -272,7 +272,7 @@ def _readers(
         reasoned = reasoned_form(form)
     pattern = run.run_spec.adapter_spec.output_mapping_pattern
     readability = Readability(reasoned or form, answers.answer_to)
-    return readability, RightAnswers(form, pattern, reader=reasoned)
+    return readability, RightAnswers(form, pattern, reasoned_form=reasoned)
 
 
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:

@@ -36,7 +36,7 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
-from eval_factory.scoring.stated_options import LENIENT, METRIC
+from eval_factory.scoring.stated_options import EXACT_MATCH, LENIENT
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.reasoned import SUFFIX
 
@@ -234,7 +234,7 @@ def _is_by_reading(metric: MetricValues, ending: str) -> bool:
     for one metric only.
     """
     if ending == LENIENT:
-        return metric.name == METRIC + LENIENT
+        return metric.name == EXACT_MATCH + LENIENT
     return metric.name.endswith(ending)
 
 

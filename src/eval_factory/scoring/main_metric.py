@@ -20,8 +20,9 @@ class MainMetric(Part):
     def publish(self, draft: Draft) -> None:
         """Choose the main metric; store its label and its values.
 
-        Also store the instances without a usable value of the main metric, and if they count as 0.
-        `draft.instances` gets the numbers of instances, such as requested, scored and failed.
+        Also store which instances have no usable value of the main metric, and whether these
+        instances count as 0. `draft.instances` gets the numbers of instances, such as requested,
+        scored and failed.
         """
         labels = [metric.label for metric in draft.metrics]
         draft.main, draft.main_metric_notes = chosen_main_metric(
@@ -32,6 +33,7 @@ class MainMetric(Part):
         draft.main_values = _metric_labelled(draft, draft.main)
         tally = draft.tally
         if draft.main_values is None:
+            # HELM has no such metric: only failed requests and undecided rubric cases are known.
             draft.missing = tally.failed | tally.undecided
             draft.missing_as_zero = draft.failed_as_zero
         else:

@@ -40,7 +40,7 @@ def add_mean_over_askings(
 ) -> MetricValues | None:
     """Add the score of the questions' means over their askings, with its bounds.
 
-    If a value lies outside the metric's scale, the bounds are left out.
+    If the mean of a question lies outside the metric's scale, the bounds are left out.
 
     Args:
         draft: the result that gets the score and the bounds.

@@ -35,9 +35,9 @@ class UnscorableAnswers(Part):
     def complete(self, draft: Draft) -> None:
         """Add the placeholder value 0 of each of these answers to HELM's metrics.
 
-        HELM scores an empty answer instead of an answer that cannot be scored. The placeholder is
-        added only if HELM's metric failed on the empty answer, too: the metric then has no value
-        of the instance.
+        If an answer cannot be scored, HELM scores an empty answer instead. If a metric fails on the
+        empty answer, too, the metric has no value of the instance. Only such a metric gets the
+        placeholder.
         """
         for key, (_, split) in draft.tally.unscorable.items():
             for metric in draft.metrics:

@@ -30,11 +30,12 @@ _RELEASE = re.compile(rf"[-@:](?:{'|'.join(_RELEASES)})\Z")
 def same_model(model: str, stated: str) -> bool:
     """Return True if the requested model and the model that a response states may be the same.
 
-    The comparison ignores case and any prefix of the model's own name (`openai/`, `us.anthropic.`).
-    A release (`-2024-08-06`, `@20250219`, `-0613`, `-002`) or a revision (`@refs/pr/1`) is ignored
-    if only one of the two names has a release or a revision. `-latest` and `@main` do not count as
-    release or revision, because the model behind these names changes. Names with two different
-    releases or revisions are two models.
+    The comparison ignores case, any prefix of the model's own name (`openai/`, `us.anthropic.`) and
+    a deployed version (`-v1:0`). A release (`-2024-08-06`, `@20250219`, `-0613`, `-002`) is ignored
+    if only one of the two names has a release. A revision (`@refs/pr/1`) is ignored if only one of
+    the two names has a revision. `-latest` and `@main` do not count as release or revision, because
+    the model behind these names changes. Names with two different releases or revisions are two
+    models.
 
     Args:
         model: the name of the requested model.

@@ -119,8 +119,8 @@ def paired_difference(
         a: the values of the first model.
         b: the values of the second model, for the same instances in the same order.
         clusters: the source of each instance, if the task declares sources.
-        scale: the lowest and the highest possible value; if absent, 0 and 1 if all values lie
-            between them.
+        scale: the lowest and the highest possible value. None stands for 0 and 1 if all values lie
+            between 0 and 1, and for an unknown scale otherwise.
 
     Raises:
         ValueError: There are no pairs, or the lengths of the arguments differ.
@@ -432,6 +432,7 @@ def _test_means(
         if by_flips:  # without a scale, there are no pseudo-values, as in the sign-flip interval
             scale_of_mde = None
         mde = mean_mde(differences_of_clusters, scale_of_mde, pseudo_size, degrees)
+        # Without a scale, `mean_mde` may return a difference that is greater than possible.
         if mde is not None and mde <= width:
             tested["mde"] = mde
     return tested
@@ -454,7 +455,7 @@ def _sums_to_0(values: Sequence[float]) -> bool:
 def _mean_and_stderr(
     clusters: Sequence[Sequence[float]], scale: tuple[float, float] | None, pseudo_size: float
 ) -> tuple[float, float | None]:
-    """Return the mean over instances, and its cluster-robust standard error.
+    """Return the mean over instances and pseudo-instances, and its cluster-robust standard error.
 
     The standard error is that of K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986, with the
     factor G / (G - 1) for G clusters. If the scale is known, a pseudo-cluster of `pseudo_size`
@@ -477,6 +478,7 @@ def _mean_and_stderr(
     if scale is not None:
         # The differences lie between minus and plus the width of the scale.
         sum_at_high = (scale[1] - scale[0]) * pseudo_size
+        # The sums of the two pseudo-clusters cancel out.
         center = center * count / (count + 2 * pseudo_size)
         count = count + 2 * pseudo_size
         square_at_high = (sum_at_high - pseudo_size * center) ** 2

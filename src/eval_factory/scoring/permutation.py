@@ -1,10 +1,11 @@
 """Tests by permutation whether a group of instances and the rest have the same mean.
 
 All instances of a source, such as a patient's note, are permuted together. The exception is a
-source with instances in both the group and the rest.
-The test is exact if group and rest are drawn from one population, even if few values differ. With
-few different values, a t test fails: a group of equal values has a standard error of 0, which a t
-test takes for certainty. The functions are pure: they read no files.
+source with instances in both the group and the rest: these instances are exchanged only with each
+other.
+The test is exact if group and rest are drawn from one population, even if there are few different
+values. A t test then fails: a group of equal values has a standard error of 0, which a t test takes
+for certainty. The functions are pure: they read no files.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SEED = 20_261_128  # fixed, so that the same values give the same p value
 FIRST_PERMUTATIONS = 499
 PERMUTATIONS = 4_999
 CLEARLY_ALIKE = 0.1
-"""If the p value of the first permutations is greater than this, no further ones are drawn."""
+"""If the p value of the first permutations is greater, no further permutations are drawn."""
 CELLS_AT_ONCE = 2_000_000  # the greatest number of elements of an array; it limits the memory
 ROUNDING = 1e-9
 """The relative tolerance for rounding errors."""
@@ -44,8 +45,8 @@ class _Units:
     sums: NDArray[Any]  # the sum of the unit's values, each minus the mean of all values
     counts: NDArray[Any]  # the number of the unit's values
     in_group: NDArray[Any]  # 1.0 if the unit is in the group, else 0.0
-    # Units with the same number are exchanged with each other: 0 for a unit that is a complete
-    # source; for the units of a split source, a number from 1
+    # Units with the same number are exchanged with each other. A unit that is a complete source has
+    # the number 0. The units of a split source have their source's number, which is at least 1.
     strata: NDArray[Any]
     source_starts: NDArray[Any]  # the index of the first unit of each source
 
@@ -96,8 +97,9 @@ def permutation_p(
     rng = np.random.default_rng(SEED)
     max_at_once = max(1, CELLS_AT_ONCE // len(units.sums))
     drawn = 0
-    # The numbers of permutations with a statistic of at least, and of at most, the observed one.
-    # Both count the observed labels.
+    # `above` counts the permutations whose statistic is at least the observed statistic, and
+    # `below` those whose statistic is at most the observed statistic. Both count the observed
+    # labels, which therefore add 1.
     above = 1
     below = 1
     p_value = 1.0
@@ -218,6 +220,7 @@ def _statistics(units: _Units, labels: NDArray[Any]) -> NDArray[Any]:
     mean_inside = sum_inside / count_inside
     mean_outside = (units.sums.sum() - sum_inside) / count_outside
     if units.has_split_sources:
+        # the influence of a unit: its contribution to the error of the difference of the means
         deviation_inside = units.sums - mean_inside[:, None] * units.counts
         deviation_outside = units.sums - mean_outside[:, None] * units.counts
         influence_inside = deviation_inside / count_inside[:, None]

@@ -135,8 +135,8 @@ def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
         scale: the lowest and the highest possible score.
 
     Raises:
-        TooFewRatedError: Fewer than 20 answers were rated, or there are fewer than 20 answers and
-            not all of them were rated. At least two ratings are always needed.
+        TooFewRatedError: Fewer than 20 answers were rated, and an answer has no rating; or fewer
+            than two answers were rated.
         TooFewSourcesError: The rated answers come from too few sources.
     """
     rated = _number_rated(strata)
@@ -314,7 +314,8 @@ def _clustering(strata: Sequence[Stratum], scale: Bounds) -> _Clustering:
 def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
     """Return the lambda between 0 and 1 that gives the corrected mean the lowest variance.
 
-    Return 1 if the judge's scores do not vary: lambda then has no effect on the variance.
+    Return 1 if the judge's scores do not vary, or if all answers were rated: lambda then has no
+    effect on the variance.
 
     Args:
         strata: the strata, each with two rated answers or more.
@@ -394,8 +395,9 @@ def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
     Return infinity if the rated answers come from fewer than two effective sources. The arguments
     `expected` and `correlation` are those of `needed_for`.
     """
-    # Two rated answers share a source with the same probability as any two answers. A rated answer
-    # therefore shares its source with `fraction` times as many answers.
+    # Two rated answers share a source with the same probability as any two answers. The number of
+    # rated answers with which a rated answer shares its source is therefore `fraction` times the
+    # number of all answers with which an answer shares its source (`sharing` - 1).
     fraction = (rated - 1) / (expected.answers - 1)
     effective = rated / (1 + (expected.sharing - 1) * fraction)
     if effective < MIN_CLUSTERS:

@@ -226,7 +226,8 @@ def provenance_of(
         prompts_sha256: the hash of all prompts.
         git_hash: the commit of this program; None if unknown.
         data_bundle: the record of the data bundle at the start of the run, if the run used one.
-        endpoints: a dict from each role to the requests, and the models that answered.
+        endpoints: a dict from each role to a record of its requests and of the models that
+            answered.
         run_id: the id of the run in the file of events.
     """
     data_hashes = dataset_files(plan, scenario)

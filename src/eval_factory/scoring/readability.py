@@ -38,7 +38,7 @@ from eval_factory.scoring.request_states import (
     was_filtered,
 )
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.scoring.stated_options import LENIENT, METRIC, lenient_metrics
+from eval_factory.scoring.stated_options import EXACT_MATCH, LENIENT, lenient_metrics
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.concordance import rating_in
 from eval_factory.tasks.framework import HelmEntry
@@ -178,8 +178,8 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
         return _FORMS[entry.answer_form]
     if entry.answer_labels:
         return _form_of_labels(entry.answer_labels)
-    # Without this metric, HELM compares no answer with an option.
-    if not any(stat.name.name == METRIC for stat in run.stats):
+    # Without exact_match, HELM compares no answer with an option.
+    if not any(stat.name.name == EXACT_MATCH for stat in run.stats):
         return None
     adapter = run.run_spec.adapter_spec
     if adapter.method in ("multiple_choice_joint", "multiple_choice_joint_multimodal"):
@@ -190,7 +190,7 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
             ),
             labels=lambda state: state.output_mapping or {},
         )
-    if adapter.method != "generation" or main_metric != METRIC:
+    if adapter.method != "generation" or main_metric != EXACT_MATCH:
         return None
     last = _last_letter_in(run)
     if last is None:
@@ -263,7 +263,7 @@ def _reads_value(state: output.RequestState, answer: str) -> bool:
 
     parsers = (
         lambda text: math.isfinite(float(text)),
-        lambda text: datetime.strptime(text, DATE_FORMATS[0]),
+        lambda text: datetime.strptime(text, DATE_FORMATS[0]),  # HELM reads US dates alone
         _WEEKS.match,
     )
     gold = next(iter(right_answers(state)), "").strip()
@@ -513,7 +513,7 @@ class Readability(Part):
                 with_option = len(self.signs["unparsed"] & self.with_option)
                 text += (
                     f"; {with_option} of them state one option in other words or signs, "
-                    f"which {METRIC}{LENIENT} reads"
+                    f"which {EXACT_MATCH}{LENIENT} reads"
                 )
             yield Note(Importance.INCOMPLETE, text)
         if "thinking_unfinished" in counts:
@@ -562,7 +562,7 @@ class Readability(Part):
 def _notes_on_lenient_scores(scores: Mapping[str, Score]) -> Iterator[Note]:
     """Yield a note on each lenient score that differs from HELM's own score."""
     for label, score in scores.items():
-        if score.metric != METRIC + LENIENT:
+        if score.metric != EXACT_MATCH + LENIENT:
             continue
         # The label of HELM's own score is the same label without the suffix.
         helm_score = scores.get(label.replace(LENIENT, "", 1))

@@ -61,7 +61,8 @@ class ReasonedValue(AnswerForm):
             helm=None,  # there is no value of HELM to correct: the last line alone is rated here
             extra=extra,
         )
-        if reader_of(case.prompt, extra.get("category"), gold)(case.completion) is None:
+        read_value = reader_of(case.prompt, extra.get("category"), gold)
+        if read_value(case.completion) is None:
             return None
         return case.completion, medcalc_by_calculator(case) >= 1.0
 
@@ -131,7 +132,7 @@ class ReasonedValues(Part):
 
         This is done in the first phase, because later phases use the values.
         """
-        if self.answers.reader is not None:
+        if self.answers.reasoned_form is not None:
             fill_in([*draft.metrics, *self.other_orders], self.answers)
 
 

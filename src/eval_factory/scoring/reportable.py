@@ -90,6 +90,7 @@ def reasons_against(draft: Draft) -> tuple[str, ...]:
             draft.unreadable,
         ),
     ]
+    # The limit of unreadable answers is also the limit of cut prompts.
     if len(draft.cut_prompts.keys) > extra.max_unreadable * draft.answers_with_form:
         reasons.append(draft.cut_prompts.note(draft.prompts_with_form))
     if draft.judged is not None:
@@ -101,11 +102,13 @@ def reasons_against(draft: Draft) -> tuple[str, ...]:
 def demo_reasons(plan: Plan) -> list[str]:
     """Return the reasons against a run that asked the embedded endpoint.
 
-    If the model is the embedded endpoint, there is one reason. If only judges are the embedded
-    endpoint, there is a reason for each of these judges.
+    If the model is the embedded endpoint, there is one reason. The exception is a run that scores
+    existing answers: the run asks no model, and there is a reason only if a judge is the embedded
+    endpoint, too. If only judges are the embedded endpoint, there is a reason for each of these
+    judges.
     """
     demo_judges = [judge.role for judge in (*plan.judges, *plan.prescribed) if judge.is_demo]
-    # `asks_demo` is False if the run scores existing answers and asks no model.
+    # `asks_demo` is False if the run scores existing answers.
     if plan.asks_demo or (plan.model.is_demo and demo_judges):
         return [DEMO]
     reasons = []
@@ -173,7 +176,8 @@ def other_model_reasons(
     """Return a reason for each endpoint that answered with another model too often.
 
     Args:
-        endpoints: a dict from each role to the requests, and the models that answered.
+        endpoints: a dict from each role to a record of its requests and of the models that
+            answered.
         max_mismatch: the greatest permitted share of answers that state another model.
     """
     reasons = []

@@ -27,7 +27,7 @@ def key_of(state: output.RequestState) -> InstanceKey:
 
 
 def has_failed(state: output.RequestState) -> bool:
-    """Return True if the request failed: it has no answer, and no content filter withheld one."""
+    """Return True if the request failed; an answer that a content filter withheld is no failure."""
     result = state.result
     return result is None or (not result.success and result.error != openai_api.FILTERED_MESSAGE)
 

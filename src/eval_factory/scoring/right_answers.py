@@ -35,7 +35,8 @@ class RightAnswers(Part):
     form: AnswerForm | None  # None if answers are open text: these are compared word for word
     # the regular expression by which HELM finds a label; None if the complete answer is the label
     pattern: str | None
-    reader: AnswerForm | None = None  # the form of reasoned answers; None without reasoning
+    # the form by which the reader reads answers with reasoning; None without reasoning
+    reasoned_form: AnswerForm | None = None
     helm_matches: dict[InstanceKey, str] = field(default_factory=dict)
     """HELM's match in each answer: an option's text, or the matched text if it is not a label."""
     stated: dict[InstanceKey, str] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class RightAnswers(Part):
         if has_failed(state):
             return
         answer = text_of(state)
+        # ABSTAIN is the name of the askings that offer "I do not know".
         if key[2] == ABSTAIN and self._abstains(state, answer):
             self.not_to_know.add(key)
             return
@@ -70,7 +72,7 @@ class RightAnswers(Part):
             return
         if not answer.strip() or not self.form.reads(state, answer):
             self.unread_by_helm.add(key)
-        rated = (self.reader or self.form).rated(state, answer)
+        rated = (self.reasoned_form or self.form).rated(state, answer)
         if rated is not None:
             text, is_right = rated
             self.stated[key] = stored_form(text)
@@ -85,7 +87,7 @@ class RightAnswers(Part):
 
         Do nothing if the reader found an option in the answer, or if it finds none in the reply.
         """
-        form = self.reader or self.form
+        form = self.reasoned_form or self.form
         if form is None or key in self.stated:
             return
         rated = form.rated(state, reply)
@@ -108,7 +110,7 @@ class RightAnswers(Part):
         If it finds none, return the text that HELM looks up among the labels.
         """
         answer = text_of(state)
-        form = self.reader or self.form
+        form = self.reasoned_form or self.form
         stated = None
         if form is not None:
             stated = form.stated(state, answer)
@@ -131,14 +133,15 @@ class RightAnswers(Part):
         return not is_label and says_not_to_know(answer, options.keys())
 
     @property
-    def has_reader(self) -> bool:
+    def has_stated_options(self) -> bool:
         """True if the reader found an option in at least one answer."""
         return bool(self.stated)
 
     @property
     def is_read_by_reader(self) -> bool:
         """True if the rule of this run is the reader; False if the rule is HELM's match."""
-        return self.has_reader and bool(self.unread_by_helm or self.reader is not None)
+        is_needed = bool(self.unread_by_helm) or self.reasoned_form is not None
+        return self.has_stated_options and is_needed
 
     def comparable_answer(self, key: InstanceKey) -> str | None:
         """Return the option that the answer states by the run's rule.

@@ -189,8 +189,8 @@ def scores_by_tag(
 ) -> dict[str, dict[str, dict[str, Score]]]:
     """Return the scores over the criteria with each tag, as in `GroupScores`.
 
-    A tag consists of a field and a value (`field_of`). HealthBench's axes are such scores. Each
-    case has one score for each tag, so the intervals are over cases.
+    A tag consists of a field and a value (`field_of`). The scores of HealthBench's axes are such
+    scores. Each case has one score for each tag, so the intervals are over cases.
 
     Args:
         metric: the rubric's metric.
@@ -305,7 +305,7 @@ def _share_unanimous(decisions: Sequence[Sequence[bool]]) -> float | None:
 
 
 def _is_constant(votes: RubricVotes) -> bool:
-    """Return True if the judge decided about 20 criteria or more, always in the same way."""
+    """Return True if all of the judge's decisions, at least `MIN_DECISIONS`, are equal."""
     decided = votes.met + votes.not_met
     return decided >= MIN_DECISIONS and decided in (votes.met, votes.not_met)
 
@@ -382,6 +382,7 @@ class RubricTally(Part):
         """
         self._complete_metrics(draft)
         tally = draft.tally
+        # A case without an answer has no votes, so its criteria do not count.
         number_of_criteria = sum(len(case.votes or ()) for case in self.cases.values())
         for judge in self.judges:
             reasons = self.errors.get(judge, [])
@@ -455,11 +456,11 @@ class RubricTally(Part):
 
         A decision of each judge about each criterion is due, even if an answer is missing.
         """
-        by_length = {}
+        correlations = {}
         for judge in self.judges:
-            by_length[judge] = length_correlation(self._scores_and_lengths(judge))
-        draft.rubric = replace(report_of(self.cases, self.judges), length_correlation=by_length)
-        draft.notes.extend(notes_on_length(by_length))
+            correlations[judge] = length_correlation(self._scores_and_lengths(judge))
+        draft.rubric = replace(report_of(self.cases, self.judges), length_correlation=correlations)
+        draft.notes.extend(notes_on_length(correlations))
         due = 0
         for case in self.cases.values():
             due += len(self.judges) * len(case.criteria)

@@ -170,7 +170,7 @@ def _note_on_failures(draft: Draft) -> Note:
     if plan.evaluation.extra.on_failure == "zero":
         handling = "count as 0"
         if draft.run.jury is not None:
-            # On a scale that contains 0, a mark of 0 would look like a judge's.
+            # On a scale that contains 0, a judge can give 0: the reason is the missing answer.
             reason = "a judge cannot rate an answer that is not there"
             if tally.ratings.form.lowest > 0:
                 reason = "no judge can give 0"
@@ -228,10 +228,10 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
     elif plan.evaluation.task.helm.makes_images:
         yield from _notes_on_pictures(plan, run)
     yield from _notes_on_absent_metrics(draft)
-    # For a custom benchmark, the check of its data has already reported right answers of which
-    # HELM's quasi metrics leave nothing, with their rows.
-    if tally.nothing_right and plan.evaluation.benchmark is None:
-        share_of_instances = f"{tally.nothing_right} of {draft.instances.requested} instances"
+    # For a custom benchmark, the check of the data has already reported the rows of these answers.
+    if tally.emptied_right_answers and plan.evaluation.benchmark is None:
+        emptied = tally.emptied_right_answers
+        share_of_instances = f"{emptied} of {draft.instances.requested} instances"
         yield Note(Importance.DOUBTFUL, note_on_quasi(share_of_instances))
     if tally.injected:
         text = (

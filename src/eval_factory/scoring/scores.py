@@ -131,10 +131,11 @@ def _add_derived_values(
     """Add the values of instances to a derived metric; leave other metrics unchanged.
 
     HELM stores only the means of derived metrics. The values are computed as in
-    `compute_worst_case_metrics` (helm/benchmark/metrics/metric.py): the lowest value of an
-    instance, original and perturbed. Instances that no perturbation changed count for the families
-    robustness and fairness only. No values are added if HELM stored a mean of several observations
-    for an instance.
+    `compute_worst_case_metrics` (helm/benchmark/metrics/metric.py). In a worst-case metric, the
+    value is the lowest value of the instance's original and perturbed forms. In a metric of
+    instances before a perturbation, the value is that of the original form. Instances that no
+    perturbation changed count for the families robustness and fairness only. No values are added if
+    HELM stored a mean of several observations for an instance.
 
     Args:
         metric: the metric that gets the values.

@@ -120,7 +120,9 @@ class Looks(Part):
         self._position.setdefault(key[0], len(self._position))
 
     def weigh(self, draft: Draft) -> None:
-        """Report the score and the interval at each look, and if the run stopped early; add notes.
+        """Report the score and interval at each look, and whether the run stopped early.
+
+        Also add notes on the sample and on the rule.
 
         The floors are added before this hook is called: a rule may compare them with the interval.
 
@@ -169,9 +171,11 @@ class Looks(Part):
         The cost is None if prices are not known.
         """
         asked = self.drawn.asked
+        # Requests that the cache answered count, too: after a resume, an earlier run sent them.
         usage = draft.usage.this_run.total
         requests_per_instance = (usage.requests + usage.cached) / asked
         saved_requests = round(requests_per_instance * (self.max_instances - asked))
+        # Of all runs, because this run may have paid for only some of the requests.
         cost = draft.usage.all_runs.total.cost
         if cost is None or cost.unpriced_requests:
             return saved_requests, None
@@ -180,8 +184,8 @@ class Looks(Part):
     def _look(self, draft: Draft, size: int) -> Look:
         """Return the score and the interval of the first `size` instances.
 
-        If the rule compares another run, return the mean difference from that run instead of the
-        score. A number that cannot be computed is None.
+        If the rule compares with another run, return the mean difference from that run instead of
+        the score. A number that cannot be computed is None.
 
         Raises:
             ConfigError: No interval of this metric is valid at several looks, or the rule needs a

@@ -78,7 +78,8 @@ def _settings_of_plain_questions(
     plain = []
     for settings in all_settings:
         has_higher_limit = any(settings.get(name) == MIN_ANSWER_TOKENS for name in TOKEN_LIMITS)
-        if not has_higher_limit or not _differs_in_limits_alone(settings, all_settings):
+        is_asked_again = has_higher_limit and _differs_in_limits_alone(settings, all_settings)
+        if not is_asked_again:
             plain.append(dict(settings))
     return tuple(plain)
 
@@ -161,7 +162,7 @@ class StatedModels(Part):
         """Report the requests to each role's endpoint, and the models that answered; add notes."""
         plan = draft.plan
         draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *draft.changes)
-        annotation = ANNOTATION
+        annotation = ANNOTATION  # that of a rubric; not used if the run has no judges
         if draft.run.jury is not None:
             annotation = draft.run.jury.annotation
         recorded = output.read_run_record(plan.rundir.helm).judge_prompts
@@ -225,7 +226,8 @@ def notes_on_models(
     """Yield notes on the models that answered, and on judges that are not independent.
 
     Args:
-        endpoints: a dict from each role to the requests, and the models that answered.
+        endpoints: a dict from each role to a record of its requests and of the models that
+            answered.
         judges: the roles of the judges.
     """
     for role, endpoint in endpoints.items():

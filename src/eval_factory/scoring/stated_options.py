@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 
-METRIC = "exact_match"  # the name of HELM's metric
+EXACT_MATCH = "exact_match"  # the name of HELM's metric
 LENIENT = ".lenient"  # the suffix of the new metric's name
 
 
@@ -27,12 +27,12 @@ def lenient_metrics(
             without an answer are absent. Their value in the new metric is 0, so that the bounds
             include these instances.
     """
-    name = METRIC + LENIENT
+    name = EXACT_MATCH + LENIENT
     lenient = []
     for metric in metrics:
-        if metric.name != METRIC or metric.perturbation is not None or not metric.values:
+        if metric.name != EXACT_MATCH or metric.perturbation is not None or not metric.values:
             continue
-        split_in_label = metric.label.removeprefix(METRIC)
+        split_in_label = metric.label.removeprefix(EXACT_MATCH)
         lenient.append(
             MetricValues(
                 label=name + split_in_label,

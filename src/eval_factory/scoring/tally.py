@@ -145,8 +145,8 @@ class Tally(Part):
     """Field, such as the specialty -> value -> the instances with this value."""
     ratings: Ratings = field(default_factory=Ratings)
     injected: int = 0  # the number of answers that give instructions to their judges
-    # the number of instances whose right answer is empty after the normalisation of quasi metrics
-    nothing_right: int = 0
+    # the number of instances with a right answer that quasi metrics normalise to an empty text
+    emptied_right_answers: int = 0
     has_pictures: bool = False  # True if any question shows a picture
     # the instances that repeat the question of an earlier instance
     repeated: request_states.RepeatedInstances = field(
@@ -190,7 +190,8 @@ class Tally(Part):
         """Count a request and its answer, and add the facts about its instance."""
         self._see_prompt(key, state)
         self._see_instance(key, state.instance)
-        if not self.count_failure(key, state):
+        has_failed = self.count_request(key, state)
+        if not has_failed:
             self._see_answer(key, state)
 
     def _see_prompt(self, key: InstanceKey, state: output.RequestState) -> None:
@@ -229,7 +230,7 @@ class Tally(Part):
                 if output.CORRECT_TAG in reference.tags
             ]
             if any(map(becomes_nothing, right_texts)):
-                self.nothing_right += 1
+                self.emptied_right_answers += 1
 
     def _see_answer(self, key: InstanceKey, state: output.RequestState) -> None:
         """Count an answer that is withheld, empty, cut off, or ended for an unknown reason."""
@@ -246,9 +247,9 @@ class Tally(Part):
 
     def see_other_form(self, key: InstanceKey, state: output.RequestState) -> None:
         """Count the request, and its failure if it failed; do not count the answer."""
-        self.count_failure(key, state)
+        self.count_request(key, state)
 
-    def count_failure(self, key: InstanceKey, state: output.RequestState) -> bool:
+    def count_request(self, key: InstanceKey, state: output.RequestState) -> bool:
         """Count a request, and its failure if it failed.
 
         Returns:

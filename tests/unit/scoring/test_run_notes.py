@@ -195,7 +195,7 @@ FAILED = {"failed": {("id0", 0, None), ("id1", 0, None)}}
         ),
         (
             {},
-            {"nothing_right": 2},
+            {"emptied_right_answers": 2},
             {"requested": 9},
             Importance.DOUBTFUL,
             "2 of 9 instances: HELM's quasi metrics ignore articles",

@@ -391,7 +391,7 @@ def test_instances_whose_right_answer_is_nothing_count_for_quasi_metrics(tmp_pat
         entry(4, instance=references()),
     )
     for metrics, expected in ((("em", "quasi_exact_match"), 2), (("em",), 0), ((), 0)):
-        assert seen_of(tmp_path, *entries, metrics=metrics).nothing_right == expected
+        assert seen_of(tmp_path, *entries, metrics=metrics).emptied_right_answers == expected
 
 
 # Juries
