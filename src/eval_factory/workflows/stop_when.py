@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Modules that are only needed with a rule are imported inside functions, to keep a dry run fast.
 
 OTHER_RUN_KEY = f"{STOP_WHEN}.differs_from"
-"""The key of the configuration that names another run, for error messages."""
+"""The config key with the folder of the other run. Error messages begin with this key."""
 
 
 def shown_look_size(plan: Plan) -> int | None:
@@ -67,7 +67,8 @@ def looks_line(evaluation: Evaluation) -> str | None:
     limits = (evaluation.params.limit_samples, evaluation.task.about.instances)
     max_instances = min((limit for limit in limits if limit is not None), default=None)
     if max_instances is None:
-        # Each look doubles the number of instances: three looks are shown.
+        # The number of looks is unknown: the first three are shown. The third look has 4 times
+        # the instances of the first.
         shown_looks = looks_up_to(stop.first, 4 * stop.first)
     else:
         shown_looks = looks_up_to(stop.first, max_instances)

@@ -178,7 +178,7 @@ def _make_pages(
     site = work / "site"
     helm_suite = write_site(site, runs)
     write_run_folders(runs, helm_suite, copies=copies)
-    rundir = RunDir(work)
+    rundir = RunDir(work)  # `make_tables` needs the folders and the lock of an output folder
     rundir.create()
     write_atomic(rundir.model_configs / SCHEMA, schema)
     screen.write("helm-summarize makes the pages ...\n")

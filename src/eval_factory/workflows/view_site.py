@@ -117,8 +117,8 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
     for run in helm_runs:
         if run_counts[run.folder.name, run.helm_model] > 1:
             models_with_several_rows.add(run.helm_model)
-    # dict from each row to its runs; a row is a model, and the output folder if the model has
-    # several rows
+    # Dict from each row to its runs. The key of a row is the model, with the output folder if the
+    # model has several rows, and otherwise with None.
     runs_by_row: dict[tuple[str, Path | None], list[_HelmRun]] = {}
     for run in helm_runs:
         row_folder = None

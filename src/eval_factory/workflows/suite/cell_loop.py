@@ -36,7 +36,7 @@ from eval_factory.executors.runs import Ended, Executor, ExecutorRun, Lost, RunS
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
-from eval_factory.workflows.suite.finished_cells import is_complete_run, keeps_partial_result
+from eval_factory.workflows.suite.finished_cells import has_usable_partial_result, is_complete_run
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_journal import (
     CELL_ENDED,
@@ -64,7 +64,12 @@ def record_of(file: Path) -> Mapping[str, Any]:
 
 
 class NextAction(Enum):
-    """The action that follows the end of a cell's process."""
+    """The action that follows the end of a cell's process.
+
+    RESTART_AFTER_PROBE and PAUSE_ENDPOINT both pause the cell's limit group. A start that ends with
+    RESTART_AFTER_PROBE always counts towards `max_attempts`. A start that ends with PAUSE_ENDPOINT
+    counts only if the endpoint answers the first probe of the pause.
+    """
 
     NOTHING = "the cell is not started again"
     RESTART = "the cell is started again at once"
@@ -106,14 +111,14 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
         gaps = reason or "some requests failed; the same command sends these requests again"
         next_action = NextAction.RESTART_AFTER_PROBE if may_try else NextAction.NOTHING
         return Outcome(next_action, RunStatus.PARTIAL, gaps, NotReportableError.exit_code)
-    # Without a record, 1 is the exit code of Python, which could not import eval-factory. With a
-    # record, 1 means that the result is not reportable.
+    # Without a record, 1 is the exit code of Python, which could not import eval-factory.
     if not record and code == 1:
         code = DEFECT_EXIT_CODE
     error = record.get("error") or {}
     reason = _reason_of(code, error.get("message"))
     status = RunStatus.PARTIAL if has_result else RunStatus.FAILED
-    # The cell reached a limit of the budget, or was interrupted.
+    # A process with a record but no result raises NotReportableError only for a reached limit of
+    # the budget.
     if code in (NotReportableError.exit_code, InterruptedRunError.exit_code):
         status_if_stopped = RunStatus.PARTIAL if has_result else RunStatus.MISSING
         return Outcome(NextAction.NOTHING, status_if_stopped, reason, code)
@@ -247,7 +252,7 @@ class Work:
 
         With the option `--fresh`, no earlier result may be used.
         """
-        return not self.options.fresh and keeps_partial_result(planned.plan)
+        return not self.options.fresh and has_usable_partial_result(planned.plan)
 
 
 @dataclass
@@ -266,16 +271,16 @@ class UnfinishedCell:
     # None: no other process is known to lock the folder
     next_folder_check: float | None = None
     last_outcome: Outcome | None = None  # the outcome of the last process
-    # the result of `complete_run` when the process was started
-    complete_run_at_start: str | None = None
+    # the value of `complete_run_id` when the process was started
+    complete_run_id_at_start: str | None = None
 
     @property
     def cell(self) -> Cell:
         """The cell itself."""
         return self.planned.cell
 
-    def complete_run(self) -> str | None:
-        """Return the id of the run in the cell's folder; None if there is no complete run."""
+    def complete_run_id(self) -> str | None:
+        """Return the id of the complete run in the cell's folder; None if there is none."""
         state = read_state(self.planned.plan.rundir)
         if state is None or not state.complete:
             return None
@@ -283,9 +288,12 @@ class UnfinishedCell:
 
     @property
     def was_complete_at_start(self) -> bool:
-        """True if the run was complete before the process started, which then sent no request."""
-        run_id = self.complete_run_at_start
-        return run_id is not None and run_id == self.complete_run()
+        """True if the folder still has the complete run that it had when the process started.
+
+        The process has then sent no request.
+        """
+        run_id = self.complete_run_id_at_start
+        return run_id is not None and run_id == self.complete_run_id()
 
 
 @dataclass
@@ -394,7 +402,7 @@ class CellLoop:
         self._running[cell.name] = self._waiting.pop(number)
         unfinished.record.unlink(missing_ok=True)
         unfinished.starts += 1
-        unfinished.complete_run_at_start = unfinished.complete_run()
+        unfinished.complete_run_id_at_start = unfinished.complete_run_id()
         probed = self.probed.get(number)
         run = ExecutorRun(
             name=cell.name,

@@ -38,6 +38,7 @@ def run_cell(run: ExecutorRun, screen: TextIO) -> int:
         OSError: the record cannot be written.
     """
     if run.served_at is not None:
+        # the addresses of the servers that the suite has started for the cell's model
         os.environ[SERVED_AT] = run.served_at
     try:
         request = Request(run_config=Path(run.run_config))

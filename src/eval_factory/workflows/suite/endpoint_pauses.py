@@ -187,7 +187,7 @@ class EndpointPauses:
             return None
         answer = pause.running_probe.result()
         pause.running_probe = None
-        # no answer yet: a text is the warning that a server did not answer
+        # The endpoint has not answered. A text is a warning that a server did not answer.
         if isinstance(answer, (str, EndpointUnreachableError)):
             # the next probe follows after 1, 2, 4, 8, 16, and then always 30 seconds
             interval = min(_MAX_PROBE_INTERVAL_S, 2.0**pause.failed_probes)

@@ -108,11 +108,10 @@ def has_partial_result(rundir: RunDir, identity: str) -> bool:
     return is_partial and rundir.evaluation_config.is_file()
 
 
-def keeps_partial_result(plan: Plan) -> bool:
-    """Return True if the folder's partial result is valid for this cell without a new run.
+def has_usable_partial_result(plan: Plan) -> bool:
+    """Return True if the folder has a partial result that this cell may use without a new run.
 
-    The result is not valid if the cell reads a data file of the user, for the file may have
-    changed.
+    A cell that reads a data file of the user may not use the result, for the file may have changed.
     """
     data_path = plan.evaluation.extra.data_path
     return data_path is None and has_partial_result(plan.rundir, plan.identity)

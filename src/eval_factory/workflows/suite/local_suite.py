@@ -224,9 +224,9 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         pauses = EndpointPauses(probe_model, suite.max_outage_s)
         stack.callback(pauses.close)
         probed: dict[int, frozenset[str]] = {}
-        # The suite does not probe a server that it has started: the cells, which have no entry in
-        # `probed`, probe their endpoints themselves. If the user has switched probes off, each
-        # entry is an empty set, and the cells send no probe either.
+        # A cell with an entry in `probed` sends no probe. The suite does not probe a server that it
+        # has started: the cells of the server have no entry, and probe their endpoints themselves.
+        # If the user has switched probes off, each entry is an empty set.
         if served is None or options.no_preflight:
             for planned in cells:
                 probed[planned.number] = probe.roles_that_answered(planned)

@@ -147,7 +147,8 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
         problems = (*_secrets_in(cell.document, [plan], env), *data_problems, *key_problems)
         checked.append(CheckedCell(cell, plan, problems, (*missing_data, *missing_keys)))
     # The suite's own file is checked too: it has keys that the run configs of the cells do not
-    # have, such as `limit_group`.
+    # have, such as `limit_group`. Only cells can have problems: a problem of the suite's file is
+    # added to every cell, unless a cell has the same problem.
     plans = []
     for checked_cell in checked:
         if checked_cell.plan is not None:

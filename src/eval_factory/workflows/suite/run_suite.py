@@ -27,7 +27,7 @@ from eval_factory.workflows.suite.finished_cells import (
     copy_finished_run,
     finished_below,
     finished_result,
-    keeps_partial_result,
+    has_usable_partial_result,
     source_for,
 )
 from eval_factory.workflows.suite.planned_cells import (
@@ -175,7 +175,7 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     """
     suite = work.suite
     for planned in work.unreported:
-        status = RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.MISSING
+        status = RunStatus.PARTIAL if has_usable_partial_result(planned.plan) else RunStatus.MISSING
         code = InterruptedRunError.exit_code
         reason = "interrupted before it was started"
         work.reports[planned.number] = CellReport.of(planned.cell, status, reason, exit_code=code)

@@ -39,8 +39,8 @@ from eval_factory.executors.slurm_runs import (
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.workflows.context import HUB_TOKEN, start_over
 from eval_factory.workflows.suite.finished_cells import (
+    has_usable_partial_result,
     is_complete_run,
-    keeps_partial_result,
     settings_of_result,
 )
 from eval_factory.workflows.suite.planned_cells import PlannedCell
@@ -72,7 +72,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
     folder = work.suite.folder
     secrets = secrets_of(work.cells, work.suite)
     runs = SlurmRuns(folder, slurm, WORKER, env=work.env, secrets=secrets, say=work.journal.say)
-    runs.store.begin()
+    runs.store.begin()  # creates the folders, and deletes the mark of an earlier `suite cancel`
     if work.options.fresh:
         delete_results(work.unreported, folder, slurm)
     invocation = SlurmInvocation(work, runs)
@@ -153,6 +153,8 @@ class SlurmInvocation:
                 self.work.report_end(planned, RunStatus.FAILED, ConfigError.exit_code, reason)
             elif name not in queued and not self._has_ended(planned, state):
                 to_submit.append(planned)
+        # Deletes the keys of ended job arrays. For each array with queued tasks, submits a job that
+        # deletes the keys later.
         self.runs.clean_up()
         if to_submit:
             self._submit(to_submit)
@@ -210,7 +212,7 @@ class SlurmInvocation:
             return False  # the end, if any, is of an earlier invocation; the cell is submitted now
         if end is not None:
             status = RunStatus.FAILED
-            if keeps_partial_result(planned.plan):
+            if has_usable_partial_result(planned.plan):
                 status = RunStatus.PARTIAL
             elif end.status == RunStatus.MISSING:
                 status = RunStatus.MISSING

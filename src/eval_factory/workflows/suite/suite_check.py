@@ -133,8 +133,8 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     newest_result_time = max(result_times, default=0.0)
     altered: tuple[Finding, ...] = ()
     # The table is compared with the results only if the suite has ended: while a suite runs, and
-    # after it was stopped, the table may be older than the results. `started` is None if the folder
-    # has no events.
+    # after it was stopped, the table may be older than the results. A suite without events
+    # (`started` is None) counts as ended.
     has_ended = status.started is None or status.state == suite_status.ENDED
     if has_ended and folder.results_yaml.exists():
         altered = tuple(compare_table(folder).findings)
@@ -352,7 +352,8 @@ def compare_table(folder: SuiteDir) -> TableComparison:
 def _ended_cells(folder: SuiteDir) -> list[FinishedCell]:
     """Return the cells of the suite, which have ended, but not always with a result.
 
-    The cells and their statuses come from the suite's events; without events, from the table. The
+    The cells come from the suite's events; without events, from the table. The status of a cell
+    comes from the events if the cell has ended by its events, and otherwise from the table. The
     reasons always come from the table.
 
     Raises:
@@ -361,8 +362,8 @@ def _ended_cells(folder: SuiteDir) -> list[FinishedCell]:
             ended cell has.
     """
     document = parse_own(folder.results_yaml.read_text(encoding="utf-8"))
-    # two dicts from the target and the evaluation of each cell: to its row in the table, and to its
-    # state by the events
+    # `rows` has each cell's row in the table. `states` has each cell's state by the events. Both
+    # dicts have the keys (target, evaluation).
     rows = {(str(row["target"]), str(row["evaluation"])): row for row in document["cells"]}
     states = suite_state_of(EventTail(folder.events, run_id=None).new()).cells
     ended = []

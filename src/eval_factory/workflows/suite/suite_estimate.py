@@ -112,8 +112,8 @@ class SuiteEstimate(Total):
     def to_text(self) -> str:
         """Return the estimate as text: a line for each cell, unknown figures, and the total."""
         lines = [f"{cell.name}: {estimate_text(cell.estimate)}" for cell in self.cells]
-        # dict from each unknown figure of a model to the reason; several cells may have the same
-        # unknown figure: the reason is that of the first of these cells
+        # Dict from each unknown figure of a model to the reason. If several cells have the same
+        # unknown figure, the first cell's reason is shown.
         reasons: dict[str, str] = {}
         for cell in self.cells:
             for role in cell.estimate.roles:
@@ -157,6 +157,7 @@ def estimate_suite(
     shared_sizes = SharedSizes()
     for planned in planned_of(suite, cells):
         say(f"looking at {planned.cell.name} ...")
+        # `quick`: no requests are prepared for a task whose typical sizes are known
         estimated = estimate(planned.plan.evaluation, env, measure=shared_sizes, quick=True)
         estimates.append(CellEstimate(planned.cell.name, planned.group, estimated))
     return SuiteEstimate(tuple(estimates), suite.budget)

@@ -169,7 +169,7 @@ class Pause:
 
 @dataclass
 class SuiteState:
-    """The state of a suite by its events; the cells are in the order in which they run."""
+    """The state of a suite by its events; the cells have the order of the `suite_started` event."""
 
     cells: dict[tuple[str, str], CellState] = field(default_factory=dict)
     pauses: dict[str, Pause] = field(default_factory=dict)

@@ -220,8 +220,8 @@ def _limit_lines(planned: Sequence[PlannedCell]) -> Iterator[str]:
     limits, limit_names_of_cells = limits_of(
         (planned_cell.plan.endpoints, planned_cell.group) for planned_cell in planned
     )
-    # dict from the name of each limit to the targets and judges, which are the keys of a dict: this
-    # dict is used as an ordered set
+    # The keys are the names of the limits. The keys of each inner dict are the targets and judges
+    # that share the limit: the inner dict is used as an ordered set.
     sharers: dict[str, dict[str, None]] = {name: {} for name in limits}
     for planned_cell, names_by_role in zip(planned, limit_names_of_cells, strict=True):
         for role, name in names_by_role.items():

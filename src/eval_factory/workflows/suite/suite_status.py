@@ -330,7 +330,8 @@ class SuiteReader:
     def with_jobs(self, status: SuiteStatus) -> SuiteStatus:
         """Return the status, updated by the states of the suite's Slurm jobs.
 
-        `status`: the status by the suite's own files.
+        Also deletes old files with keys of job arrays that have no task left, if no process works
+        on the suite. `status`: the status by the suite's own files.
         """
         store = self._runs.store
         if not store.exists():

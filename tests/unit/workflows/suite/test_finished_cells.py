@@ -134,10 +134,10 @@ def test_gaps_in_a_result_of_data_that_may_have_changed_are_not_kept(
 ) -> None:
     flags = {"config.type": "clear", f"{EXTRA}condition": "homelessness", f"{EXTRA}data_path": own}
     made = plan_of(folder, **(flags if own else {}))
-    assert not finished_cells.keeps_partial_result(made)
+    assert not finished_cells.has_usable_partial_result(made)
     leave_partial(folder, made)
     assert has_partial_result(folder, made.identity)
-    assert finished_cells.keeps_partial_result(made) is (own is None)
+    assert finished_cells.has_usable_partial_result(made) is (own is None)
 
 
 def test_complete_runs_of_this_version_are_found_wherever_they_lie(

@@ -143,7 +143,7 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(
 ) -> None:
     world.broken = {"a"}
     first = world.work.cells[0]
-    monkeypatch.setattr(cell_loop, "keeps_partial_result", lambda plan: plan is first.plan)
+    monkeypatch.setattr(cell_loop, "has_usable_partial_result", lambda plan: plan is first.plan)
     run_by_server(world.work, world.run)
     assert world.happened == ["run b 2 without", "start a", "end a", "start c", "run c 2", "end c"]
     reason = "not started: the server of a is not ready"

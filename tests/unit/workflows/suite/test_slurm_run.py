@@ -39,7 +39,9 @@ class Run:
         self.has = ""
         monkeypatch.setattr(slurm, "Slurm", lambda _: self.slurm)
         monkeypatch.setattr(slurm_suite, "is_complete_run", lambda _: self.has == "complete")
-        monkeypatch.setattr(slurm_suite, "keeps_partial_result", lambda _: self.has == "partial")
+        monkeypatch.setattr(
+            slurm_suite, "has_usable_partial_result", lambda _: self.has == "partial"
+        )
         monkeypatch.setattr(slurm_suite, "_POLL_S", 0.0)
         monkeypatch.setattr(slurm_run, "evaluate", self._collect)
 

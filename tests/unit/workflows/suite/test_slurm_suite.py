@@ -114,7 +114,9 @@ def results(monkeypatch: pytest.MonkeyPatch) -> None:
         slurm_suite, "is_complete_run", lambda plan: plan.rundir.evaluation_config.exists()
     )
     monkeypatch.setattr(
-        slurm_suite, "keeps_partial_result", lambda plan: (plan.rundir.root / "partial").exists()
+        slurm_suite,
+        "has_usable_partial_result",
+        lambda plan: (plan.rundir.root / "partial").exists(),
     )
 
 
