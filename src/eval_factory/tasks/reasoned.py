@@ -15,7 +15,7 @@ from functools import cache
 from eval_factory.core.plain_yaml import packaged
 
 REASONED = "reasoned"  # the value of `extra.answer_style` that asks for reasoning
-LETTER = "letter"  # a value of `ReasonedTask.stated_at_end`
+LETTER = "letter"  # a value of `ReasonedTask.answer_kind`
 MAX_TOKENS = 2048  # the token limit of an answer with reasoning
 SUFFIX = ".reasoned"
 """The end of the name of a main metric that is computed from the last lines of reasoned answers."""
@@ -24,8 +24,8 @@ _CLAUSES = {
     LETTER: "X is the letter of the one right option",
     "value": "X is the requested value alone, without its unit",
 }
-"""A dict from the value of `ReasonedTask.stated_at_end` to the clause of the prompt that explains X
-in the last line `Answer: X`.
+"""A dict from `ReasonedTask.answer_kind` to the clause of the prompt that explains X in the line
+`Answer: X`.
 """
 _ANSWER_LINE = re.compile(r"^[\s>*#_`]*answer[\s*_`]*:(.*)$", re.IGNORECASE | re.MULTILINE)
 
@@ -34,7 +34,7 @@ _ANSWER_LINE = re.compile(r"^[\s>*#_`]*answer[\s*_`]*:(.*)$", re.IGNORECASE | re
 class ReasonedTask:
     """The changes to one task's prompts, so that they ask for reasoning."""
 
-    stated_at_end: str  # the content of the last line: `letter` or `value`
+    answer_kind: str  # the kind of answer in the last line: `letter` or `value`
     removes: tuple[str, ...] = ()  # the phrases of the instructions that ask for another form
     # the reason why the examples are removed; None: they stay, or the benchmark has no examples
     why_examples_left_out: str | None = None
@@ -44,7 +44,7 @@ class ReasonedTask:
         """The end of a prompt, which replaces the benchmark's own end."""
         return (
             "Think step by step, and write your reasoning down. Then write one last line "
-            f"`Answer: X`, where {_CLAUSES[self.stated_at_end]}."
+            f"`Answer: X`, where {_CLAUSES[self.answer_kind]}."
         )
 
     @property

@@ -12,7 +12,7 @@ def test_each_entry_is_a_task_and_says_what_the_last_line_holds() -> None:
     known = {task.name for task in load_framework().evaluations}
     assert reasoned_tasks().keys() <= known
     assert set(tasks_that_reason_already()) <= known - reasoned_tasks().keys()
-    assert {entry.stated_at_end for entry in reasoned_tasks().values()} == {"letter", "value"}
+    assert {entry.answer_kind for entry in reasoned_tasks().values()} == {"letter", "value"}
     assert all("Answer: X" in entry.request for entry in reasoned_tasks().values())
 
 
