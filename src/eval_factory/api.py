@@ -420,11 +420,16 @@ def calibrate(
 
     passport_folder = None if to is None else Path(to)
     judges = as_tuple(judge)
-    if Path(labels).is_dir() and judges_from is None and not judge_labels:
+    columns = as_tuple(judge_labels)
+    if columns and (len(judges) > 1 or (judges and len(columns) > 1)):
+        raise ConfigError(
+            "calibrate: several judges get the names of their fields: leave out --judge"
+        )
+    if Path(labels).is_dir() and judges_from is None and not columns:
         return work.calibrate_run(Path(labels), judges, passport_folder)
     if judges_from is None:
         only_judge = judges[0] if judges else None
-        return work.calibrate(Path(labels), as_tuple(judge_labels), only_judge, passport_folder)
+        return work.calibrate(Path(labels), columns, only_judge, passport_folder)
     if passport_folder is None:
         raise ConfigError("calibrate: --to DIR is missing: the judges' answers are stored there")
     asking = work.Asking(

@@ -229,6 +229,7 @@ FOLDER = "tests/helm/helm_plugin"
 OF_HELM_ALONE = (
     "test_executed_answers",
     "test_extractive_measures_of_the_package",
+    "test_published_scenarios",
     "test_unscorable_answers",
 )
 """Modules of tests that import what medhelm does not have."""

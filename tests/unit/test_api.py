@@ -344,3 +344,13 @@ def test_an_estimate_is_of_the_merged_configuration(monkeypatch: pytest.MonkeyPa
     )
     found: Any = api.estimate(flags={**MINIMAL, "config.params.limit_samples": 7}, env={"A": "b"})
     assert (found[0].run.config.params.limit_samples, found[1]) == (7, {"A": "b"})
+
+
+@pytest.mark.parametrize(
+    ("judge_labels", "judge"), [("a", ["x", "y"]), (["a", "b"], "x")], ids=["names", "fields"]
+)
+def test_calibrate_refuses_names_of_judges_that_it_would_not_use(
+    judge_labels: Any, judge: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="--judge"):
+        api.calibrate(tmp_path / "labels.jsonl", judge_labels=judge_labels, judge=judge)

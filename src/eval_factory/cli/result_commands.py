@@ -466,10 +466,6 @@ def calibrate(
             "calibrate: give --judges-from RUN_CONFIG, whose judges are asked, "
             "or --judge-labels COLUMN"
         )
-    if judge_labels and (len(judge) > 1 or (judge and len(judge_labels) > 1)):
-        raise ConfigError(
-            "calibrate: several judges get the names of their fields: leave out --judge"
-        )
     with explained_write_errors(to or labels):  # without `to`, nothing is written
         calibrated = api.calibrate(
             labels,

@@ -41,7 +41,12 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.secrets import REDACTED, looks_like_key, written_keys
 from eval_factory.core.urls import PORT
 from eval_factory.tasks.framework import DATA_PATH, Framework, Task
-from eval_factory.tasks.run_entry import is_run_entry, similar_name_hint, task_of_run_entry
+from eval_factory.tasks.run_entry import (
+    CONFIG_TYPE,
+    is_run_entry,
+    similar_name_hint,
+    task_of_run_entry,
+)
 
 _Tree = dict[str, Any]
 _FileLayer = tuple[str, Mapping[str, Any]]
@@ -322,7 +327,11 @@ class _FileImport:
             self.note(path, "names no task; 'eval-factory ls' lists the tasks")
             return None
         if is_run_entry(name, self.framework):
-            return task_of_run_entry(name, self.framework, [])
+            mistakes: list[str] = []
+            task = task_of_run_entry(name, self.framework, mistakes)
+            for mistake in mistakes:
+                self.note(path, mistake.removeprefix(f"{CONFIG_TYPE}: "))
+            return task
         task = self.framework.task(name)
         if task is None:
             short_name = name.rpartition(".")[2]  # without the name of the harness

@@ -389,6 +389,9 @@ def _take_service(section: Any, name: Any, conversion: _Conversion) -> None:
 
     `section` is the service's section, and `name` is the service's name.
     """
+    if name is None:
+        conversion.note("services", "a solver names no service; name one of this section")
+        return
     if not isinstance(section, Mapping):
         conversion.note(
             "services",

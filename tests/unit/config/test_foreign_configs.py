@@ -219,6 +219,17 @@ def test_several_tasks_are_a_suite_and_an_unknown_one_is_named(tmp_path: Path) -
     assert without_a_folder.document["suite"]["output_dir"] == "results/suite"
 
 
+@pytest.mark.parametrize(
+    ("entry", "named"), [("helm:nosuchspec:a=b", "nosuchspec"), ("helm:mmlu:subject", "subject")]
+)
+def test_a_wrong_run_entry_is_named(entry: str, named: str, tmp_path: Path) -> None:
+    document = run_config()
+    document["config"]["type"] = entry
+    says(refused(document, tmp_path), "config.type", named)
+    found = of(launcher({"name": "medec"}, {"name": entry}), tmp_path)
+    says(found.findings, "evaluation.tasks[1].name", named)
+
+
 def test_the_cells_of_a_suite_are_the_runs_of_the_tasks(tmp_path: Path) -> None:
     own = {"config": {"params": {"temperature": 0.1}}}
     tasks = [
