@@ -91,7 +91,7 @@ def _record(
     from eval_factory.data.bundle import needs_of
 
     needs = needs_of(task, manifest, root, sources)
-    listed_files = manifest.paths()
+    listed_files = manifest.file_by_path()
     # the files that the bundle has; a need without files in the bundle has no paths
     paths = set(chain.from_iterable(need.paths for need in needs))
     # the first two parts of each path, such as scenarios/pubmed_qa

@@ -35,9 +35,10 @@ They are needed for names that are long or not ASCII, and for files of 8 GiB or 
 _MAX_READ_SIZE = 1 << 20
 """The maximum number of bytes that are read at once.
 
-The tarfile module reads a larger block at once only if a header claims this size. Such an archive
-is refused, because the block would fill the memory.
+The tarfile module reads a larger block at once only if a header claims to be larger. Such an
+archive is refused, because the header would fill the memory.
 """
+_COPY_BLOCK_SIZE = 1 << 18  # the number of bytes of a file that are copied at once
 
 
 def pack(root: Path, target: Path) -> int:
@@ -64,7 +65,7 @@ def pack(root: Path, target: Path) -> int:
     differences = bundle.compare_files(root, manifest)
     if differences:
         raise PrerequisiteError(_not_as_listed(root, differences.lines(), "nothing was packed"))
-    names = [bundle.MANIFEST, *sorted(manifest.paths())]
+    names = [bundle.MANIFEST, *sorted(manifest.file_by_path())]
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.part")
     with _opened_exclusively(partial, target) as raw:
@@ -100,6 +101,7 @@ def _opened_exclusively(partial: Path, target: Path) -> Iterator[IO[bytes]]:
     Raises:
         BusyError: another process is writing the archive `target`.
     """
+    # The file is emptied only after it is locked: another process may be writing it.
     with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o644), "wb") as raw:
         try:
             fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,7 +117,7 @@ def _opened_exclusively(partial: Path, target: Path) -> Iterator[IO[bytes]]:
 
 
 def unpack(
-    source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_LIMIT
+    archive_path: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_LIMIT
 ) -> bundle.Manifest:
     """Unpack an archive into the new bundle `root`.
 
@@ -123,7 +125,7 @@ def unpack(
     moved.
 
     Args:
-        source: the archive.
+        archive_path: the path of the archive.
         root: the folder of the new bundle.
         sources: the table of sources.
         limit: the maximum size of all unpacked files together, in bytes.
@@ -133,46 +135,47 @@ def unpack(
         claims.
 
     Raises:
-        ConfigError: `root` is not empty, or `source` is not an archive.
+        ConfigError: `root` is not empty, or `archive_path` is not an archive.
         BusyError: another process is writing to `root`.
         PrerequisiteError: the archive is damaged, or contains something that a bundle cannot have.
             Nothing was unpacked.
     """
-    _check_name(source)
-    if not source.is_file():
-        raise ConfigError(f"{source}: is not a file")
+    _check_name(archive_path)
+    if not archive_path.is_file():
+        raise ConfigError(f"{archive_path}: is not a file")
     not_empty = ConfigError(f"{root}: already exists and is not empty; name another folder")
-    if (root / bundle.MANIFEST).exists() and not bundle.interrupted(root):
+    if (root / bundle.MANIFEST).exists() and not bundle.has_unfinished_change(root):
         raise not_empty
-    manifest, text, total = _checked_manifest(source, limit)
+    manifest, manifest_bytes, total_size = _checked_manifest(archive_path, limit)
     with bundle.staging(root, sources) as stage:
         # `staging` has finished an interrupted change, which must be of the same archive.
-        if (root / bundle.MANIFEST).exists() and (root / bundle.MANIFEST).read_bytes() != text:
+        manifest_file = root / bundle.MANIFEST
+        if manifest_file.exists() and manifest_file.read_bytes() != manifest_bytes:
             raise not_empty
         free = shutil.disk_usage(root).free
-        if free < total:
-            raise PrerequisiteError(f"{root}: {total} bytes are needed and {free} are free")
-        left = set(manifest.paths())  # the files that are not unpacked yet
+        if free < total_size:
+            raise PrerequisiteError(f"{root}: {total_size} bytes are needed and {free} are free")
+        not_unpacked = set(manifest.file_by_path())
         # `_members` checks each member a second time, because the archive may have changed.
-        with contextlib.closing(_members(source, limit)) as members:
+        with contextlib.closing(_members(archive_path, limit)) as members:
             next(members, None)  # skip the manifest
             for archive, member in members:
-                if member.name not in left:
+                if member.name not in not_unpacked:
                     raise PrerequisiteError(
-                        f"{source}: was changed while it was read; nothing was unpacked"
+                        f"{archive_path}: was changed while it was read; nothing was unpacked"
                     )
-                left.remove(member.name)
+                not_unpacked.remove(member.name)
                 target = stage.folder / member.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with target.open("xb") as out:
-                    _copy(source, archive, member, out)
+                    _copy(archive_path, archive, member, out)
         differences = bundle.compare_files(stage.folder, manifest)
         if differences:
             raise PrerequisiteError(
-                _not_as_listed(source, differences.lines(), "nothing was unpacked")
+                _not_as_listed(archive_path, differences.lines(), "nothing was unpacked")
             )
         tasks = sorted(bundle.complete_tasks(manifest, stage.folder, sources))
-        stage.commit_as(manifest, text.decode())
+        stage.commit_as(manifest, manifest_bytes.decode())
     return manifest.model_copy(update={"tasks": tasks})
 
 
@@ -202,7 +205,7 @@ class _Bounded:
         return self._file.tell()
 
 
-def _members(source: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+def _members(archive_path: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """Yield each file of an archive, with the opened archive.
 
     Raises:
@@ -210,9 +213,10 @@ def _members(source: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfi
             relative paths, or unpacks to more than `limit` bytes.
     """
     total = 0
-    with gzip.open(source, "rb") as zipped, _damage_reported(source):
+    with gzip.open(archive_path, "rb") as zipped, _damage_reported(archive_path):
         # The archive also has headers: 4 MiB and an eighth of the files' size are allowed for them.
-        bounded: Any = _Bounded(zipped, limit + 4096 * 1024 + limit // 8)
+        max_size_of_headers = (4 << 20) + limit // 8
+        bounded: Any = _Bounded(zipped, limit + max_size_of_headers)
         # The `with` statement above closes the file.
         archive = tarfile.open(fileobj=bounded, mode="r:")  # noqa: SIM115
         while (member := archive.next()) is not None:
@@ -223,12 +227,12 @@ def _members(source: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfi
             if problem is None and total > limit:
                 problem = f"unpacks to more than {limit} bytes (--max_bytes raises the limit)"
             if problem is not None:
-                raise PrerequisiteError(f"{source}: {problem}; nothing was unpacked")
+                raise PrerequisiteError(f"{archive_path}: {problem}; nothing was unpacked")
             yield archive, member
 
 
 @contextmanager
-def _damage_reported(source: Path) -> Iterator[None]:
+def _damage_reported(archive_path: Path) -> Iterator[None]:
     """Turn the errors that libraries raise for a damaged or hostile archive into PrerequisiteError.
 
     Errors of the disk are raised unchanged.
@@ -242,7 +246,7 @@ def _damage_reported(source: Path) -> Iterator[None]:
             raise  # an error of the disk
         reason = printable(str(error)) or type(error).__name__
         raise PrerequisiteError(
-            f"{source}: is damaged, or not a tar.gz file: {reason}; nothing was unpacked"
+            f"{archive_path}: is damaged, or not a tar.gz file: {reason}; nothing was unpacked"
         ) from None
 
 
@@ -265,54 +269,58 @@ def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None
     return None
 
 
-def _checked_manifest(source: Path, limit: int) -> tuple[bundle.Manifest, bytes, int]:
+def _checked_manifest(archive_path: Path, limit: int) -> tuple[bundle.Manifest, bytes, int]:
     """Check that the members of an archive match its manifest, without unpacking them.
 
     Returns:
-        The manifest, its text, and the size of all unpacked files together in bytes.
+        The manifest, the bytes of its file, and the size of all unpacked files together in bytes.
 
     Raises:
         PrerequisiteError: the archive has no manifest, or the names or sizes of its members differ
             from the manifest.
     """
-    with contextlib.closing(_members(source, limit)) as members:
+    with contextlib.closing(_members(archive_path, limit)) as members:
         archive, member = next(members, (None, None))
         if archive is None or member is None:
-            raise PrerequisiteError(f"{source}: holds nothing")
+            raise PrerequisiteError(f"{archive_path}: holds nothing")
         if member.name != bundle.MANIFEST:
             raise PrerequisiteError(
-                f"{source}: does not begin with {bundle.MANIFEST}: it is not a packed data bundle"
+                f"{archive_path}: does not begin with {bundle.MANIFEST}: "
+                "it is not a packed data bundle"
             )
         if member.size > MAX_MANIFEST_SIZE:
             raise PrerequisiteError(
-                f"{source}: its {bundle.MANIFEST} is too large; nothing was unpacked"
+                f"{archive_path}: its {bundle.MANIFEST} is too large; nothing was unpacked"
             )
-        manifest_bytes = io.BytesIO()
-        _copy(source, archive, member, manifest_bytes)
-        text = manifest_bytes.getvalue()
-        manifest = bundle.parse_manifest(text, f"{source}: {bundle.MANIFEST}")
+        buffer = io.BytesIO()
+        _copy(archive_path, archive, member, buffer)
+        manifest_bytes = buffer.getvalue()
+        manifest = bundle.parse_manifest(manifest_bytes, f"{archive_path}: {bundle.MANIFEST}")
         if len(manifest.files) > MAX_FILES:
             raise PrerequisiteError(
-                f"{source}: lists more than {MAX_FILES} files; nothing was unpacked"
+                f"{archive_path}: lists more than {MAX_FILES} files; nothing was unpacked"
             )
         sizes = {file.path: file.size for file in manifest.files}
         for _, member in members:
             if sizes.pop(member.name, None) != member.size:
                 raise PrerequisiteError(
-                    f"{source}: {member.name!r} is not in the manifest, has another size, "
+                    f"{archive_path}: {member.name!r} is not in the manifest, has another size, "
                     "or occurs twice; nothing was unpacked"
                 )
     if sizes:
         missing = [f"missing: {printable(name)}" for name in sizes]
-        raise PrerequisiteError(_not_as_listed(source, missing, "nothing was unpacked"))
-    return manifest, text, len(text) + sum(file.size for file in manifest.files)
+        raise PrerequisiteError(_not_as_listed(archive_path, missing, "nothing was unpacked"))
+    total_size = len(manifest_bytes) + sum(file.size for file in manifest.files)
+    return manifest, manifest_bytes, total_size
 
 
-def _copy(source: Path, archive: tarfile.TarFile, member: tarfile.TarInfo, out: IO[bytes]) -> None:
-    """Copy the content of a member to `out`. `source`: the archive, for error messages."""
-    with _damage_reported(source):
+def _copy(
+    archive_path: Path, archive: tarfile.TarFile, member: tarfile.TarInfo, out: IO[bytes]
+) -> None:
+    """Copy the content of a member to `out`. `archive_path` is only for error messages."""
+    with _damage_reported(archive_path):
         file = archive.extractfile(member)
-        while file is not None and (block := file.read(_MAX_READ_SIZE // 4)):
+        while file is not None and (block := file.read(_COPY_BLOCK_SIZE)):
             out.write(block)
 
 

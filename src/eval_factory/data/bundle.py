@@ -31,10 +31,12 @@ from eval_factory.core.rundir import PRIVATE, sha256_of
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.sources import (
+    HubDataset,
     Listing,
     Plain,
     RelativePath,
     Sha256,
+    SourceFile,
     Sources,
     TaskSources,
     clashes,
@@ -48,7 +50,7 @@ STAGING_PREFIX = ".staging-"  # the beginning of the names of staging folders
 COMMIT = ".commit"
 PREPARED_DATASETS = "hf/datasets/"  # the folder of data sets of the Hub
 # names in the top folder of a bundle that the manifest does not list
-_OWN_NAMES = (MANIFEST, LOCK, COMMIT)
+_UNLISTED_NAMES = (MANIFEST, LOCK, COMMIT)
 
 
 class FileEntry(StrictModel):
@@ -85,21 +87,22 @@ class HubEntry(StrictModel):
     source: Plain
 
 
-def _is_own_file(path: str) -> bool:
-    """Return True if the manifest does not list the path.
+def _is_never_listed(path: str) -> bool:
+    """Return True if no manifest lists the path.
 
-    These are the manifest itself, the lock file, and the files of unfinished changes.
+    Such paths are the manifest itself, the lock file, and the files of unfinished changes.
     """
     top = path.split("/")[0]
-    return top in _OWN_NAMES or top.startswith(STAGING_PREFIX)
+    return top in _UNLISTED_NAMES or top.startswith(STAGING_PREFIX)
 
 
 def _checked_files(files: list[FileEntry]) -> list[FileEntry]:
-    """Return the files; raise ValueError if two paths clash, or a path is the bundle's own."""
+    """Return the files; raise ValueError if two paths clash, or a path must not be listed."""
     problem = next(clashes(file.path for file in files), None)
     if problem is not None:
         raise ValueError(problem)
-    if any(_is_own_file(file.path.casefold()) for file in files):
+    # Some file systems ignore the case of names.
+    if any(_is_never_listed(file.path.casefold()) for file in files):
         raise ValueError("the manifest lists itself, the lock file or an unfinished change")
     return files
 
@@ -118,8 +121,8 @@ class Manifest(StrictModel):
     hub: list[HubEntry] = []
     files: Annotated[list[FileEntry], AfterValidator(_checked_files)] = []
 
-    def paths(self) -> dict[str, FileEntry]:
-        """Return the files by their path."""
+    def file_by_path(self) -> dict[str, FileEntry]:
+        """Return a dict from the path of each file to its entry."""
         return {file.path: file for file in self.files}
 
     def hub_entry(self, dataset: str, config: str | None) -> HubEntry | None:
@@ -147,6 +150,7 @@ def parse_manifest(text: str | bytes, origin: str) -> Manifest:
         return Manifest.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
+        # A hostile manifest may have very long keys.
         field = printable(".".join(str(part) for part in first["loc"]))[:200]
         raise PrerequisiteError(
             f"{origin}: is not the manifest of a data bundle: {field}: {first['msg']}"
@@ -230,7 +234,7 @@ def compare_files(
     Raises:
         PrerequisiteError: a file cannot be read.
     """
-    listed = manifest.paths()
+    listed = manifest.file_by_path()
     wanted = sorted(listed) if only is None else sorted(set(only) & set(listed))
     missing = []
     altered = []
@@ -253,7 +257,7 @@ def compare_files(
     extra: list[str] = []
     if only is None:
         for name in files_under(root):
-            if name not in listed and not _is_own_file(name):
+            if name not in listed and not _is_never_listed(name):
                 extra.append(name)
         extra.sort()
     return Differences(tuple(missing), tuple(altered), tuple(extra))
@@ -275,7 +279,7 @@ PRESENTATION = "presentation"
 PERTURBATIONS = "perturbations"
 FILES = "files"  # the folder of files in a staging folder, next to the manifest
 
-# GitHub lists at most this number of files of a folder, so that HELM never reads more
+# GitHub lists at most this number of files of a folder, so HELM never reads more
 LIST_LIMIT = 1000
 
 
@@ -286,7 +290,7 @@ class Need:
     kind: str  # "file", "listing", "hub", "tiktoken" or "perturbation"
     name: str
     source: str  # the URL
-    paths: tuple[str, ...] = ()  # the files of the bundle; empty if the bundle has none
+    paths: tuple[str, ...] = ()  # the paths of its files in the bundle; empty if it is missing
     missing: str | None = None  # the missing path, for messages; None if nothing is missing
 
 
@@ -302,38 +306,55 @@ def needs_of(
         sources: the table of sources.
         all_files: True to need all files of a listing, not only the first `LIST_LIMIT`.
     """
-    listed = manifest.paths()
-    needs = []
-    for file in task.files:
-        path = f"{SCENARIOS}/{task.scenario}/{file.path}"
-        instead = f"{SCENARIOS}/{task.scenario}/{file.instead}"
-        in_bundle = tuple(candidate for candidate in (path, instead) if candidate in listed)
-        missing = None if in_bundle else path
-        needs.append(Need("file", file.path, sources.url(file.url), in_bundle, missing))
+    listed = manifest.file_by_path()
+    folder = f"{SCENARIOS}/{task.scenario}"
+    needs = [_file_need("file", file.path, folder, file, listed, sources) for file in task.files]
     if task.listing is not None:
         needs.append(
             _listing_need(task.scenario, task.listing, listed, root, sources, all_files=all_files)
         )
-    for dataset in task.hub:
-        entry = manifest.hub_entry(dataset.id, dataset.config)
-        dataset_paths = []
-        if entry is not None:
-            for path in listed:
-                if path.startswith(f"{entry.folder}/"):
-                    dataset_paths.append(path)
-        source = f"{sources.origins['hub']}/datasets/{dataset.id}"
-        missing = None if dataset_paths else f"{HF_HOME}: {dataset.id}"
-        needs.append(Need("hub", dataset.id, source, tuple(dataset_paths), missing))
-    single_files = [("tiktoken", name, TIKTOKEN, sources.tiktoken[name]) for name in task.tiktoken]
+    needs += [_dataset_need(dataset, manifest, sources) for dataset in task.hub]
+    for name in task.tiktoken:
+        file = sources.tiktoken[name]
+        needs.append(_file_need("tiktoken", name, TIKTOKEN, file, listed, sources))
     for file in sources.perturbation_files(task):
-        single_files.append(("perturbation", file.path, PERTURBATIONS, file))
-    for kind, name, folder, file in single_files:
-        path = f"{folder}/{file.path}"
-        listed_paths = (path,) if path in listed else ()
-        needs.append(
-            Need(kind, name, sources.url(file.url), listed_paths, None if listed_paths else path)
-        )
+        needs.append(_file_need("perturbation", file.path, PERTURBATIONS, file, listed, sources))
     return needs
+
+
+def _file_need(
+    kind: str, name: str, folder: str, file: SourceFile, listed: Collection[str], sources: Sources
+) -> Need:
+    """Return the need for a file.
+
+    Args:
+        kind: the kind of the need.
+        name: the name of the need.
+        folder: the folder of the bundle to which the paths of `file` are relative.
+        file: the file.
+        listed: the paths of the bundle's files.
+        sources: the table of sources.
+    """
+    path = f"{folder}/{file.path}"
+    candidates = [path]
+    if file.instead is not None:
+        candidates.append(f"{folder}/{file.instead}")
+    in_bundle = tuple(candidate for candidate in candidates if candidate in listed)
+    missing = None if in_bundle else path
+    return Need(kind, name, sources.url(file.url), in_bundle, missing)
+
+
+def _dataset_need(dataset: HubDataset, manifest: Manifest, sources: Sources) -> Need:
+    """Return the need for a data set of the Hub."""
+    entry = manifest.hub_entry(dataset.id, dataset.config)
+    paths = []
+    if entry is not None:
+        for path in manifest.file_by_path():
+            if path.startswith(f"{entry.folder}/"):
+                paths.append(path)
+    source = f"{sources.origins['hub']}/datasets/{dataset.id}"
+    missing = None if paths else f"{HF_HOME}: {dataset.id}"
+    return Need("hub", dataset.id, source, tuple(paths), missing)
 
 
 def _listing_need(
@@ -350,7 +371,9 @@ def _listing_need(
     source = sources.url(listing.files)
     if file_list not in listed:
         return Need("listing", "texts", source, (), file_list)
-    names = read_file_list(root / file_list)[: None if all_files else LIST_LIMIT]
+    names = read_file_list(root / file_list)
+    if not all_files:
+        names = names[:LIST_LIMIT]
     paths = [f"{SCENARIOS}/{scenario}/{name}" for name in names]
     present = []
     absent = []
@@ -408,8 +431,8 @@ class Staging:
     def __init__(self, root: Path, sources: Sources) -> None:
         self.root = root
         self.sources = sources
-        self.origin_of: dict[str, str] = {}
-        """The source of each staged file, by its path."""
+        self.source_of: dict[str, str] = {}
+        """A dict from the path of each staged file to its source."""
         self.hub: list[HubEntry] = []
         self._begin()
 
@@ -418,7 +441,7 @@ class Staging:
         self._workspace = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=self.root))
         self.folder = self._workspace / FILES
         self.folder.mkdir()
-        self.origin_of.clear()
+        self.source_of.clear()
         self.hub.clear()
 
     def path(self, relative: str, source: str) -> Path:
@@ -430,7 +453,7 @@ class Staging:
         """
         target = self.folder / relative
         target.parent.mkdir(parents=True, exist_ok=True)
-        self.origin_of[relative] = source
+        self.source_of[relative] = source
         return target
 
     def list_files(self, scenario: str, names: list[str], source: str) -> None:
@@ -448,7 +471,7 @@ class Staging:
                 be written to.
         """
         manifest = read_manifest(self.root) if (self.root / MANIFEST).is_file() else Manifest()
-        files = manifest.paths()
+        files = manifest.file_by_path()
         hub = {(entry.id, entry.config): entry for entry in manifest.hub}
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for entry in self.hub:
@@ -460,20 +483,19 @@ class Staging:
                     if name.startswith(f"{old.folder}/"):
                         del files[name]
             hub[(entry.id, entry.config)] = entry
-        for name, source in sorted(self.origin_of.items()):
+        for name, source in sorted(self.source_of.items()):
             path = self.folder / name
+            new = FileEntry(
+                path=name,
+                size=path.stat().st_size,
+                sha256=sha256_of(path),
+                source=source,
+                date=date,
+            )
             before = files.get(name)
-            size = path.stat().st_size
-            sha256 = sha256_of(path)
             # A file that did not change keeps its entry, with the earlier date.
-            if before is None or (before.size, before.sha256, before.source) != (
-                size,
-                sha256,
-                source,
-            ):
-                files[name] = FileEntry(
-                    path=name, size=size, sha256=sha256, source=source, date=date
-                )
+            if before is None or new.model_copy(update={"date": before.date}) != before:
+                files[name] = new
         try:
             new_manifest = Manifest(hub=list(hub.values()), files=list(files.values()))
         except ValidationError as error:
@@ -501,7 +523,7 @@ class Staging:
         """
         root = self.root
         names = []
-        for name in manifest.paths():
+        for name in manifest.file_by_path():
             if (self.folder / name).exists():
                 names.append(name)
         for name in names:
@@ -551,15 +573,18 @@ def _finish(root: Path) -> None:
         if (commit / MANIFEST).is_file():
             manifest = read_manifest(commit)
             before = read_manifest(root) if (root / MANIFEST).is_file() else Manifest()
-            for name in manifest.paths():
+            for name in manifest.file_by_path():
+                # An earlier, interrupted call may have moved the file.
                 if (commit / FILES / name).is_file():
                     (root / name).parent.mkdir(parents=True, exist_ok=True)
                     (commit / FILES / name).replace(root / name)
+            listed = manifest.file_by_path().keys()
+            # Data sets that the new manifest no longer lists are deleted.
             for entry in before.hub:
-                in_use = any(name.startswith(f"{entry.folder}/") for name in manifest.paths())
+                in_use = any(path.startswith(f"{entry.folder}/") for path in listed)
                 if not in_use and (root / entry.folder).is_dir():
                     shutil.rmtree(root / entry.folder)
-            for name in before.paths().keys() - manifest.paths().keys():
+            for name in before.file_by_path().keys() - listed:
                 (root / name).unlink(missing_ok=True)
             (commit / MANIFEST).replace(root / MANIFEST)
         shutil.rmtree(commit)
@@ -573,8 +598,8 @@ def _finish(root: Path) -> None:
 def settle(root: Path) -> None:
     """Finish an interrupted change, and delete staging folders that killed commands have left.
 
-    If there is no interrupted change, and another process is staging files or the folder cannot be
-    written to, nothing is done.
+    Without an interrupted change, the folders stay if another process is changing the bundle, or if
+    the bundle cannot be written to.
 
     Raises:
         BusyError: there is an interrupted change, and another process is changing the bundle.
@@ -582,8 +607,9 @@ def settle(root: Path) -> None:
     """
     from filelock import FileLock, Timeout
 
-    unfinished = interrupted(root)
-    if not _leftovers(root) or not (unfinished or (root / MANIFEST).is_file()):
+    unfinished = has_unfinished_change(root)
+    is_bundle = unfinished or (root / MANIFEST).is_file()
+    if not is_bundle or not _leftovers(root):
         return
     try:
         with FileLock(root / LOCK, mode=PRIVATE).acquire(timeout=0):
@@ -598,7 +624,7 @@ def settle(root: Path) -> None:
             ) from None
 
 
-def interrupted(root: Path) -> bool:
+def has_unfinished_change(root: Path) -> bool:
     """Return True if a committed change is not finished.
 
     Some files of the bundle may be new already, while the manifest is still old.
@@ -639,7 +665,7 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
                 new_folders.append(folder)
         if root.exists() and not root.is_dir():
             raise ConfigError(f"{root}: is not a folder")
-        if root.is_dir() and not (root / MANIFEST).is_file() and not interrupted(root):
+        if root.is_dir() and not (root / MANIFEST).is_file() and not has_unfinished_change(root):
             for name in files_under(root):
                 if name != LOCK and not name.startswith(STAGING_PREFIX):
                     problem = f"is neither empty nor a data bundle (it holds {printable(name)})"

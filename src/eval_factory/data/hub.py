@@ -71,8 +71,8 @@ def prepare_cache(
 ) -> None:
     """Convert a copy of a data set's repository to the cache format, and stage the result.
 
-    A loading script is run only if the table of sources says that the data set has a loading
-    script, and only if the revision is known.
+    A loading script is run only if two conditions are met: the table of sources states that the
+    data set has a script, and the revision is known.
 
     Args:
         repository: the folder with the copy of the repository.
@@ -122,31 +122,33 @@ def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path
     import datasets
 
     scripts = _scripts(repository)
-    program = ""
+    hint = ""
     copy = workspace.with_name(f"{workspace.name}-data") / repository.name
-    level = datasets.logging.get_verbosity()
-    bars = datasets.are_progress_bars_disabled()
+    verbosity = datasets.logging.get_verbosity()
+    were_bars_disabled = datasets.are_progress_bars_disabled()
     datasets.logging.set_verbosity_error()
     datasets.disable_progress_bars()
     try:
-        # The package would run a script with the name of the data set, and ignore the data files.
+        folder = repository
+        # The package would try to run a script with the name of the data set, and would not read
+        # the data files. A copy without scripts is read.
         if scripts:
             shutil.copytree(repository, copy, ignore=shutil.ignore_patterns("*.py", "*.pyc"))
+            folder = copy
             remedy = "put the data set's files as Parquet, CSV or JSON into its folder"
-            program = f"\n  {scripts[0]} is a program and is not executed; {remedy}"
-        folder = str(copy if scripts else repository)
+            hint = f"\n  {scripts[0]} is a program and is not executed; {remedy}"
         builder = datasets.load_dataset_builder(
-            folder, dataset.config, cache_dir=str(workspace), trust_remote_code=False
+            str(folder), dataset.config, cache_dir=str(workspace), trust_remote_code=False
         )
         builder.download_and_prepare()
     except Exception as error:  # unusual files make the package raise any kind of error
         cause = error.__cause__ or error
-        reason = f"{type(cause).__name__}: {cause}{program}"
+        reason = f"{type(cause).__name__}: {cause}{hint}"
         raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {reason}") from error
     finally:
         shutil.rmtree(copy.parent, ignore_errors=True)
-        datasets.logging.set_verbosity(level)
-        if not bars:
+        datasets.logging.set_verbosity(verbosity)
+        if not were_bars_disabled:
             datasets.enable_progress_bars()
     return Path(builder.cache_dir), str(builder.config.name), str(builder.config.version or "0.0.0")
 
@@ -180,7 +182,7 @@ def _build_by_script(
     python_folders = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)]
     import_folders = []
     for folder_name in sys.path:
-        if folder_name:
+        if folder_name:  # an empty name is the current folder
             import_folders.append(str(Path(folder_name).resolve()))
     network_folders = ["/etc", "/run/systemd/resolve"]  # host names and certificates
     readable = [*network_folders, *python_folders, *import_folders, str(repository.resolve())]
@@ -193,11 +195,13 @@ def _build_by_script(
             f"{dataset.id}: its loading script runs only in a sandbox\n  {error}"
         ) from None
     result = _script_result(workspace, finished.returncode)
-    folder = Path(result.get("folder", ""))
-    if "error" not in result and not folder.resolve().is_relative_to(work_path):
-        result = {"error": "its script wrote outside of the workspace"}
     if "error" in result:
         raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {result['error']}")
+    folder = Path(result["folder"])
+    if not folder.resolve().is_relative_to(work_path):
+        raise PrerequisiteError(
+            f"{dataset.id}: cannot be prepared: its script wrote outside of the workspace"
+        )
     return folder, result["config"], result["version"]
 
 
@@ -207,7 +211,7 @@ def _script_result(workspace: Path, returncode: int) -> dict[str, str]:
     The file is read only if no link in the workspace leads out of the workspace. `returncode`: the
     exit code of the process that ran the script.
     """
-    for path, why in foreign_files(workspace, [workspace]):  # the first such file is reported
+    for path, why in foreign_files(workspace, [workspace]):  # only the first file is reported
         return {"error": f"its script left {path.name}, which {why}"}
     try:
         result = json.loads((workspace / RESULT_FILE).read_text(encoding="utf-8"))
@@ -249,10 +253,12 @@ def _run_script(repository: str, config: str | None, workspace: str) -> None:
 def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
     """Download a data set, prepare it and stage it; return the revision that was downloaded.
 
-    The pinned revision is downloaded if possible. The newest revision is downloaded if no revision
-    is pinned, or if the Hub has no longer the pinned revision, for authors can replace the complete
-    history. It is also downloaded if the data set has a loading script that must not run: the Hub
-    offers its own conversion to Parquet only for the newest revision.
+    The pinned revision is downloaded if possible. The newest revision is downloaded in three cases:
+
+    - No revision is pinned.
+    - The Hub no longer has the pinned revision: authors can replace the complete history.
+    - The data set has a loading script that must not run. The Hub's conversion to Parquet, which
+      is then downloaded, exists only for the newest revision.
 
     Raises:
         FetchError: the data set cannot be downloaded.
@@ -356,7 +362,7 @@ def _fetch_error(name: str, endpoint: str, error: Exception) -> FetchError:
     return FetchError(f"{endpoint} cannot be reached ({type(error).__name__})", unreachable=True)
 
 
-def caches_of(env: Mapping[str, str]) -> Path:
+def datasets_cache(env: Mapping[str, str]) -> Path:
     """Return the cache folder that the `datasets` package uses with these environment variables."""
     if env.get("HF_DATASETS_CACHE"):
         return Path(env["HF_DATASETS_CACHE"]).expanduser()

@@ -78,17 +78,17 @@ KNOWN_FOLDERS = (*COPIED_FOLDERS, HUB_FOLDER)
 _Say = Callable[[str], None]
 
 
-def _list_files(folder: Path, sources: Sources, origin: str, stage: bundle.Staging) -> None:
-    """Stage the lists of files for scenarios that read all text files of their folder.
+def _stage_file_lists(folder: Path, sources: Sources, source: str, stage: bundle.Staging) -> None:
+    """Stage the list of files of each scenario that reads all text files of its folder.
 
-    `origin`: the text that the bundle's manifest stores as the source of each file.
+    `source`: the source of the lists for the manifest.
     """
     for task in sources.tasks.values():
         scenario_folder = folder / bundle.SCENARIOS / task.scenario
         if task.listing is not None and scenario_folder.is_dir():
             # sorted by bytes, as git sorts them
             texts = sorted((path.name for path in scenario_folder.glob("*.txt")), key=os.fsencode)
-            stage.list_files(task.scenario, texts, origin)
+            stage.list_files(task.scenario, texts, source)
 
 
 def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bundle.Manifest:
@@ -112,13 +112,10 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is not a folder")
-    parts = []
-    for part in KNOWN_FOLDERS:
-        if (folder / part).is_dir():
-            parts.append(part)
     names: list[str] = []
-    for part in parts:
-        names += [f"{part}/{name}" for name in bundle.files_under(folder / part)]
+    for known in KNOWN_FOLDERS:
+        if (folder / known).is_dir():
+            names += [f"{known}/{name}" for name in bundle.files_under(folder / known)]
     names.sort()
     if not names:
         raise ConfigError(
@@ -129,20 +126,20 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     check_checksums(folder, names, say)
     for line in describe_choice_files(folder / bundle.SCENARIOS, sources):
         say(line)
-    # the source of each file in the bundle's manifest; not an origin of sources.yml
-    origin = f"import:{printable(os.fsdecode(folder.resolve().name))}"
+    # the source of each file in the bundle's manifest
+    source = f"import:{printable(os.fsdecode(folder.resolve().name))}"
     with bundle.staging(root, sources) as stage:
         for name in names:
             if not name.startswith(f"{HUB_FOLDER}/"):
-                shutil.copyfile(folder / name, stage.path(name, origin))
-        _list_files(folder, sources, origin, stage)
+                shutil.copyfile(folder / name, stage.path(name, source))
+        _stage_file_lists(folder, sources, source, stage)
         datasets = _datasets_by_id(sources)
         repositories = (path for path in (folder / HUB_FOLDER).glob("*/*") if path.is_dir())
         for repository in sorted(repositories):
             name = repository.relative_to(folder / HUB_FOLDER).as_posix()
             # For a data set that no task of the table needs, no configuration is chosen.
             dataset = datasets.get(name) or HubDataset(id=name, config=None, revision=None)
-            prepare_cache(repository, dataset, revision=None, source=origin, staging=stage)
+            prepare_cache(repository, dataset, revision=None, source=source, staging=stage)
             say(f"{name}: prepared; its revision is not known")
         manifest = stage.commit()
     complete_tasks = ", ".join(manifest.tasks) or "none"
@@ -199,11 +196,11 @@ def check_checksums(folder: Path, names: list[str], say: _Say) -> None:
     for name in names:
         if (folder / name).is_symlink():
             problems.append(f"is a link: {name}")
-    sums = folder / CHECKSUMS_FILE
-    if not sums.is_file():
+    checksums_path = folder / CHECKSUMS_FILE
+    if not checksums_path.is_file():
         say(f"warning: {folder} has no {CHECKSUMS_FILE}; its files are taken as they are")
     else:
-        listed = _read_checksums(sums)
+        listed = _read_checksums(checksums_path)
         for name in names:
             if name not in listed:
                 problems.append(f"not in {CHECKSUMS_FILE}: {name}")

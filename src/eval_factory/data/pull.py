@@ -1,9 +1,11 @@
 """Downloads all data that runs of some tasks need into a bundle (`data pull`).
 
-Only complete files become a part of the bundle. The SHA-256 of a file is compared if the table of
-sources states it. If files are found by GitHub's list of a folder (a listing), each is compared
-with git's hash in this list. For all other files, the server has to report the length of the file,
-or to mark the end of its content (chunked transfer).
+Only complete files become a part of the bundle:
+
+- If the table of sources states the SHA-256 of a file, the file must have it.
+- A file of a listing (GitHub's list of a folder) must have the hash of git in this list.
+- For any other file, the server must report the length of the file, or mark the end of its content
+  (chunked transfer).
 """
 
 from __future__ import annotations
@@ -120,7 +122,8 @@ class Fetcher:
             url: the URL of the file.
             target: the path of the new file.
             sha256: the expected SHA-256 in hexadecimal digits; None if it is unknown.
-            blob: the expected size in bytes and SHA-1 of git's blob; None if they are unknown.
+            blob: the expected size in bytes and SHA-1 of git's blob, as for `difference_from_blob`;
+                None if they are unknown.
 
         Raises:
             FetchError: the file cannot be downloaded, is incomplete, or has another content than
@@ -183,14 +186,13 @@ class Fetcher:
                 raise FetchError(
                     f"{url}: the connection ended before the complete file was received"
                 ) from error
-            declared = response.headers.get("Content-Length", "")
-            # The length of an encoded response is the length before decoding.
-            if (
-                declared.isdigit()
-                and "Content-Encoding" not in response.headers
-                and int(declared) != size
-            ):
-                raise FetchError(f"{url}: {size} bytes were received, {declared} were announced")
+            declared_size = response.headers.get("Content-Length", "")
+            # For an encoded response, the declared size is the size before decoding.
+            is_encoded = "Content-Encoding" in response.headers
+            if declared_size.isdigit() and not is_encoded and int(declared_size) != size:
+                raise FetchError(
+                    f"{url}: {size} bytes were received, {declared_size} were announced"
+                )
             media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
             problem = None
             if media_type == "text/html":
@@ -198,7 +200,7 @@ class Fetcher:
             elif not size:
                 problem = "the file is empty"
             is_chunked = response.headers.get("Transfer-Encoding", "").lower() == "chunked"
-            if problem is None and not declared and not is_chunked:
+            if problem is None and not declared_size and not is_chunked:
                 problem = (
                     "the server does not say how long the file is, "
                     "so it is unknown whether the file is complete"
@@ -214,8 +216,7 @@ class Fetcher:
         host = urlsplit(url).netloc
         if host in self._failed_hosts:
             raise self._failed_hosts[host]
-        # Raises an error with a clear message if the proxy's URL is not valid.
-        proxy_from_environment(url)
+        proxy_from_environment(url)  # raises a clear error if the proxy's URL is not valid
         try:
             response = self._session.get(url, timeout=_TIMEOUT_S, stream=True)
         except requests.exceptions.SSLError as error:
@@ -273,18 +274,19 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
         pulled = False  # True if the data of at least one task were added
         for name in dict.fromkeys(tasks):
             try:
-                if (task := wanted.get(name)) is None:  # only `LEADERBOARDS` has no entry here
+                task = wanted.get(name)
+                if task is None:  # the name is `LEADERBOARDS`
                     notes = _pull_confs(sources, stage, fetcher)
                 else:
                     notes = _pull_task(name, task, sources, stage, fetcher, say)
             except (FetchError, PrerequisiteError) as error:
                 stage.discard()
-                hint = (
-                    "; is there a network here? behind a proxy set HTTPS_PROXY, "
-                    "with a mirror give --origin"
-                )
-                if not (isinstance(error, FetchError) and error.unreachable):
-                    hint = ""
+                hint = ""
+                if isinstance(error, FetchError) and error.unreachable:
+                    hint = (
+                        "; is there a network here? behind a proxy set HTTPS_PROXY, "
+                        "with a mirror give --origin"
+                    )
                 failures.append(f"{name}: not pulled, nothing was written: {error}{hint}")
                 continue
             if notes:
@@ -310,7 +312,7 @@ def _pull_task(
     `say` gets messages about the progress, and the reason if there are no data.
     """
     notes: list[str] = []
-    archives = stage.folder / "archives.part"
+    archives = stage.folder / "archives.part"  # deleted when all members are staged
     for file in task.files:
         url = sources.url(file.url)
         target = stage.path(f"{bundle.SCENARIOS}/{task.scenario}/{file.path}", url)
@@ -345,10 +347,10 @@ def _pull_task(
         )
     for perturbation in task.perturbations:
         module = sources.perturbations[perturbation].module
-        notes.append(
-            "perturbation "
-            f"{perturbation}{f' (a run needs the package {module}, too)' if module else ''}"
-        )
+        note = f"perturbation {perturbation}"
+        if module is not None:
+            note += f" (a run needs the package {module}, too)"
+        notes.append(note)
     if task.own_data:
         say(f"{name}: its data are your own (config.params.extra.data_path); they are not pulled")
     elif not notes:
@@ -449,8 +451,8 @@ def _pull_listing(
     try:
         texts = [entry for entry in answer if entry["name"].endswith(".txt")][: bundle.LIST_LIMIT]
         blobs = {entry["name"]: (int(entry["size"]), str(entry["sha"])) for entry in texts}
-        if any("/" in relative_path(text) for text in blobs):  # refused by the `except` below
-            raise ValueError("a path")
+        if any("/" in relative_path(file_name) for file_name in blobs):
+            raise ValueError("a path instead of a name")  # caught below
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FetchError(f"{url}: the answer is not a list of files") from None
     if len(blobs) < listing.count:
@@ -460,10 +462,10 @@ def _pull_listing(
     say(f"{name}: {len(blobs)} files to download")
     with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as threads:
         jobs = []
-        for text, blob in blobs.items():
-            source = base + quote(text)
-            target = stage.path(f"{bundle.SCENARIOS}/{scenario}/{text}", source)
-            jobs.append(threads.submit(fetcher.file, source, target, blob=blob))
+        for file_name, blob in blobs.items():
+            file_url = base + quote(file_name)
+            target = stage.path(f"{bundle.SCENARIOS}/{scenario}/{file_name}", file_url)
+            jobs.append(threads.submit(fetcher.file, file_url, target, blob=blob))
         try:
             for job in jobs:
                 job.result()
@@ -485,13 +487,9 @@ def _pull_nltk(sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _
         try:
             fetcher.file(url, archive)
             with _open_zip(archive, url) as members:
-                inside = []
-                for info in members.infolist():
-                    if not info.is_dir():
-                        inside.append(info)
                 wanted = []
-                for info in inside:
-                    if info.filename.startswith(package.members):
+                for info in members.infolist():
+                    if not info.is_dir() and info.filename.startswith(package.members):
                         wanted.append(info)
                 if not wanted or sum(info.file_size for info in wanted) > MAX_NLTK_SIZE:
                     raise FetchError(
@@ -502,8 +500,9 @@ def _pull_nltk(sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _
                     target = stage.path(
                         f"{bundle.NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url
                     )
-                    with members.open(info) as source:
-                        target.write_bytes(source.read(MAX_NLTK_SIZE))
+                    with members.open(info) as member:
+                        # The limit matters if a hostile archive states a wrong size.
+                        target.write_bytes(member.read(MAX_NLTK_SIZE))
             archive.unlink()
         except (FetchError, PrerequisiteError) as error:
             stage.discard()

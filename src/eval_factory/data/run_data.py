@@ -35,8 +35,8 @@ from eval_factory.data.hub import (
     DATASETS,
     HF_OFFLINE,
     UNKNOWN_REVISION,
-    caches_of,
     dataset_cache_folder,
+    datasets_cache,
 )
 from eval_factory.data.sources import (
     AUGMENTATION,
@@ -83,9 +83,10 @@ class BundleInUse:
         """Return a description of the bundle for the provenance of the result.
 
         The record has the SHA-256 of the manifest, and the revision and the hashes of each data set
-        of the Hub. Files of scenarios are recorded elsewhere, as files of the output folder.
+        of the Hub. Files of scenarios are not in this record: the result lists them as files of the
+        output folder.
         """
-        listed = self.manifest.paths()
+        listed = self.manifest.file_by_path()
         datasets = []
         for dataset in self.task.hub:
             entry = self.manifest.hub_entry(dataset.id, dataset.config)
@@ -120,7 +121,7 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
 def how_to_get(plan: Plan, to: str) -> str:
     """Return the message that tells the user how to get missing data of this run.
 
-    `to`: the end of the `data pull` command, such as `--to DIR`.
+    `to`: the text after the task in the `data pull` command, such as `--to DIR`.
     """
     sources = load_sources()
     name = name_in_table(plan.evaluation.task, plan.evaluation.framework, sources)
@@ -138,8 +139,9 @@ def how_to_get(plan: Plan, to: str) -> str:
         )
     if name is None or not lines:
         folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
+        nothing = "nothing else" if lines else "nothing"
         lines.append(
-            f"  'eval-factory data pull' has nothing {'else ' if lines else ''}for "
+            f"  'eval-factory data pull' has {nothing} for "
             f"{plan.task_name}: run the task once with a network, or put its files into {folder} "
             "and its data sets of the Hub into HF_HOME"
         )
@@ -175,7 +177,7 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
             missing.append(need.missing)
     if missing:
         raise PrerequisiteError(
-            _not_there(plan, f"the data bundle {root}", missing, f"--to {root}")
+            _missing_data_message(plan, f"the data bundle {root}", missing, f"--to {root}")
         )
     bundle = BundleInUse(root, manifest, sha256_of(root / bundles.MANIFEST), task, needs)
     differences = bundles.compare_files(root, manifest, only=bundle.paths)
@@ -226,7 +228,7 @@ def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
     return env.get(ALL_FILES) == "1"
 
 
-def _not_there(plan: Plan, location: str, missing: list[str], to: str) -> str:
+def _missing_data_message(plan: Plan, location: str, missing: list[str], to: str) -> str:
     """Return the message that data of the run are missing at this location."""
     lines = bundles.first_lines([f"missing: {name}" for name in missing])
     summary = f"{location} does not have all data that {plan.task_name} reads; nothing was started"
@@ -254,9 +256,9 @@ def _check_without_bundle(
                 f"{task.listing.count - count} of {task.listing.count} text files in {folder}"
             )
     for dataset in task.hub:
-        cache = caches_of(env) / dataset_cache_folder(dataset.id)
+        cache = datasets_cache(env) / dataset_cache_folder(dataset.id)
         if not any(cache.glob(f"{dataset.config or '*'}/*/*/dataset_info.json")):
-            missing.append(f"{dataset.id} in {caches_of(env)} (HF_HOME)")
+            missing.append(f"{dataset.id} in {datasets_cache(env)} (HF_HOME)")
     perturbations = plan.rundir.bundled(bundles.PERTURBATIONS)
     paths = (perturbations / file.path for file in sources.perturbation_files(task))
     missing += [str(path) for path in paths if not path.is_file()]
@@ -268,7 +270,9 @@ def _check_without_bundle(
             )
     if missing:
         raise PrerequisiteError(
-            _not_there(plan, "this machine", missing, "--to DIR, then run with --data_dir DIR")
+            _missing_data_message(
+                plan, "this machine", missing, "--to DIR, then run with --data_dir DIR"
+            )
         )
 
 
@@ -280,43 +284,56 @@ def copy_bundle_files(bundle: BundleInUse, plan: Plan) -> None:
     Raises:
         PrerequisiteError: the bundle was changed after it was checked, or HELM's folder is a link.
     """
-    target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
-    targets = {f"{bundles.SCENARIOS}/{bundle.task.scenario}": target}
-    folder_names = (bundles.HF_HOME, bundles.FILE_LISTS, bundles.PERTURBATIONS, *LIBRARY_FOLDERS)
-    targets |= {name: plan.rundir.bundled(name) for name in folder_names}
-    listed = bundle.manifest.paths()
+    # a dict from each folder of the bundle to its copy in the output folder
+    targets = {
+        f"{bundles.SCENARIOS}/{bundle.task.scenario}": scenario_folder(
+            plan.rundir.helm, bundle.task.scenario
+        )
+    }
+    for name in (bundles.HF_HOME, bundles.FILE_LISTS, bundles.PERTURBATIONS, *LIBRARY_FOLDERS):
+        targets[name] = plan.rundir.bundled(name)
+    listed = bundle.manifest.file_by_path()
     wanted = {path: listed[path] for path in bundle.paths}
     for folder, target in targets.items():
-        names_in_folder = []
-        for name in wanted:
-            if name.startswith(f"{folder}/"):
-                names_in_folder.append(name)
-        if not names_in_folder:
-            continue
-        # Links are removed, for the folders to which they lead may be shared, or may be the bundle:
-        # nothing may be deleted or written there. If HELM's folder itself is a link, an error is
-        # raised, for the link leads to files of earlier runs.
-        helm = plan.rundir.helm
-        if helm.is_symlink():
-            raise PrerequisiteError(
-                f"{helm}: is a link, and files of a data bundle are not copied through a link\n"
-                "  link the output folder itself instead, or choose another with --output_dir"
-            )
-        for above in reversed([target, *target.parents]):
-            if above.is_relative_to(helm) and above.is_symlink():
-                above.unlink()
-        entries = {name.removeprefix(f"{folder}/"): wanted[name] for name in names_in_folder}
-        _mirror(bundle.root, entries, target)
+        entries = {}
+        for path, entry in wanted.items():
+            if path.startswith(f"{folder}/"):
+                entries[path.removeprefix(f"{folder}/")] = entry
+        if entries:
+            _remove_links(plan.rundir.helm, target)
+            _mirror(bundle.root, entries, target)
+
+
+def _remove_links(helm: Path, target: Path) -> None:
+    """Remove `target` and the folders between `helm` and `target` if they are links.
+
+    A link may lead to a shared folder or to the bundle, where nothing may be written or deleted.
+
+    Raises:
+        PrerequisiteError: HELM's folder `helm` itself is a link. It is not removed, for it leads to
+            files of earlier runs.
+    """
+    if helm.is_symlink():
+        raise PrerequisiteError(
+            f"{helm}: is a link, and files of a data bundle are not copied through a link\n"
+            "  link the output folder itself instead, or choose another with --output_dir"
+        )
+    for folder in reversed([target, *target.parents]):
+        if folder.is_relative_to(helm) and folder.is_symlink():
+            folder.unlink()
 
 
 def _mirror(root: Path, wanted: Mapping[str, bundles.FileEntry], target: Path) -> None:
-    """Copy these files of the bundle `root` into `target`, and delete all other files there.
+    """Copy files of the bundle `root` into `target`, and delete all other files there.
+
+    `wanted`: a dict from the path of each copy, relative to `target`, to the file's entry.
 
     Raises:
         PrerequisiteError: a file of the bundle was changed.
     """
+    present = list(target.rglob("*")) if target.is_dir() else []
     # in reverse order, so that the files of a folder come before the folder
-    for path in sorted(target.rglob("*"), reverse=True) if target.is_dir() else ():
+    for path in sorted(present, reverse=True):
         if path.is_dir() and not path.is_symlink():
             if not any(path.iterdir()):
                 path.rmdir()
@@ -360,6 +377,7 @@ def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> H
     )
 
 
+# matches the hash of a commit in a URL
 _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 
 
@@ -402,19 +420,19 @@ def notes_on_revisions(plan: Plan) -> list[str]:
 
 
 def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield a tuple for each data set whose revisions differ.
+    """Yield a tuple for each data set that was not read at its pinned revision.
 
     The tuple is (data set, pinned revision, revision that was read). Data sets with a loading
     script are left out: the cache does not record their revision.
     """
-    pinned = {}
-    for source in task_sources(plan, load_sources()).hub:
-        if not source.script:
-            pinned[source.id] = source.revision
-    for dataset in output.read_run_record(plan.rundir.helm).datasets:
-        revision = pinned.get(dataset.id)
-        if revision is not None and dataset.revision != revision:
-            yield dataset.id, revision, dataset.revision
+    pinned_revisions = {}
+    for dataset in task_sources(plan, load_sources()).hub:
+        if not dataset.script:
+            pinned_revisions[dataset.id] = dataset.revision
+    for dataset_read in output.read_run_record(plan.rundir.helm).datasets:
+        pinned = pinned_revisions.get(dataset_read.id)
+        if pinned is not None and dataset_read.revision != pinned:
+            yield dataset_read.id, pinned, dataset_read.revision
 
 
 def differences_from_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -469,6 +487,9 @@ def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
     return revisions
 
 
+NO_URL = ""  # has no host; `urls_of` leaves it out
+
+
 def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     """Return all URLs that a run has to contact.
 
@@ -482,11 +503,8 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
             # that ask the model know its servers; elsewhere, such a URL is left out below.
             urls += server_urls(url, env) if env.get(SERVED_AT) else [url]
         if endpoint.oauth is not None:
-            urls.append(
-                env.get(variable_of(endpoint.oauth.service, "TOKEN_URL"))
-                or endpoint.oauth.token_url
-                or ""  # an empty URL has no host, and is left out below
-            )
+            token_url = env.get(variable_of(endpoint.oauth.service, "TOKEN_URL"))
+            urls.append(token_url or endpoint.oauth.token_url or NO_URL)
         if endpoint.use_nvcf:
             from eval_factory.endpoint.retrying_client import (
                 NVCF_STATUS_URL,
@@ -526,7 +544,7 @@ def offline_settings(
 
 
 SLOW_SIZE = 1 << 30
-"""The total size of changed files, in bytes, from which a message reports that they are read."""
+"""The total size of changed files, in bytes, from which a message reports the reading."""
 
 
 def hash_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
@@ -539,17 +557,18 @@ def hash_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
     evaluation = plan.evaluation
     own_data = own_data_of(evaluation)
     files = files_of(own_data.layout, own_data.path, own_data.values) if own_data else {}
-    known_files = _own_data_records(plan.rundir)
+    known_records = _own_data_records(plan.rundir)
     records: dict[str, dict[str, Any]] = {}
     for name, path in files.items():
         status = path.stat()
         times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
         record = {"path": str(path.resolve()), "size": status.st_size, **times}
-        # With the known hash, a record equals the known record only if the file did not change.
-        records[name] = {**record, "sha256": known_files.get(name, {}).get("sha256")}
+        # The known hash is correct if the file did not change: the complete record then equals the
+        # known record. The hash of a changed file is replaced below.
+        records[name] = {**record, "sha256": known_records.get(name, {}).get("sha256")}
     changed = []
     for name, record in records.items():
-        if record != known_files.get(name):
+        if record != known_records.get(name):
             changed.append(name)
     size = sum(records[name]["size"] for name in changed)
     if size >= SLOW_SIZE:
@@ -559,7 +578,7 @@ def hash_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
         )
     for name in changed:
         records[name]["sha256"] = sha256_of(files[name])
-    if records != known_files:
+    if records != known_records:
         plan.rundir.forget_checksums()
         write_atomic(plan.rundir.own_data, json.dumps(records, indent=2))
     return {name: record["sha256"] for name, record in records.items()}

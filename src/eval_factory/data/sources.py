@@ -58,8 +58,9 @@ def clashes(paths: Iterable[str]) -> Iterator[str]:
 
     Some file systems ignore the case of names, so that paths must not differ only in case.
     """
-    seen: dict[str, str] = {}
-    folders: dict[str, str] = {}
+    # The keys of both dicts are in lower case.
+    seen: dict[str, str] = {}  # from each path to the path as it is written
+    folders: dict[str, str] = {}  # from each folder to a path in this folder
     for path in paths:
         folded = path.casefold()
         if folded in seen:
@@ -112,25 +113,28 @@ class SourceFile(StrictModel):
 
 
 class Listing(StrictModel):
-    """A folder of text files; `count` is the number of files that HELM reads."""
+    """A folder of text files on GitHub."""
 
     url: str
+    """The URL at which GitHub lists the folder."""
     files: str
+    """The URL of the folder; the name of a file is appended to it."""
     count: int
+    """The number of files that HELM reads."""
     upstream: str | None = None
+    """The URL on a branch that HELM itself reads, if `url` is the URL of a commit."""
 
 
 class HubDataset(StrictModel):
-    """A data set of the Hugging Face Hub.
-
-    `script`: True if the data set has a loading script, which is run at the pinned revision, as
-    HELM does.
-    """
+    """A data set of the Hugging Face Hub."""
 
     id: RelativePath
     config: str | None
+    """The name of the configuration; None for the data set's default."""
     revision: str | None
+    """The pinned revision; None if no revision is pinned."""
     script: bool = False
+    """True if the data set has a loading script. HELM and `data pull` run the script."""
 
 
 class Nltk(StrictModel):
@@ -175,23 +179,28 @@ class Variant(StrictModel):
     """
 
     when: dict[str, str]
+    """A dict from each of these parameters to its value."""
     hub: tuple[HubDataset, ...]
+    """The data sets that replace those of the task."""
 
 
 class TaskSources(StrictModel):
     """The data that a task reads."""
 
     scenario: RelativePath
+    """The name of the folder in which HELM stores the files of the scenario."""
     files: tuple[SourceFile, ...] = ()
     listing: Listing | None = None
     hub: tuple[HubDataset, ...] = ()
     tiktoken: tuple[str, ...] = ()
+    """The names of the vocabularies with which tokens are counted."""
     perturbations: tuple[str, ...] = ()
     """The names of the perturbations of a run entry with `data_augmentation`."""
     own_data: bool = False
+    """True if the task reads data of the user's own."""
     variants: tuple[Variant, ...] = ()
     variant: str = ""
-    """The chosen variant, as it follows the name of the task: `version=v1.2`."""
+    """The chosen variant in the form of `TASK:name=value`, such as `version=v1.2`; else empty."""
 
     def with_values(self, values: Mapping[str, str | None]) -> TaskSources:
         """Return the data that the task reads with these values of its parameters.
@@ -217,6 +226,7 @@ class Sources(StrictModel):
 
     format: Literal[1]
     origins: dict[str, str]
+    """A dict from the name of each origin to its address."""
     tasks: dict[str, TaskSources]
     tiktoken: dict[str, SourceFile]
     nltk: dict[str, Nltk]
@@ -226,7 +236,7 @@ class Sources(StrictModel):
     def url(self, template: str) -> str:
         """Return the URL of a template such as `{raw}/pubmedqa/pubmedqa/...`.
 
-        The name in braces is an origin: a key of `origins`, which has the address of the server.
+        The name in braces is a key of `origins`. The origin's address replaces it.
         """
         return template.format_map(self.origins)
 

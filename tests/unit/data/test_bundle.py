@@ -50,7 +50,7 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def content_of(root: Path) -> dict[str, str]:
-    return {path: file.sha256 for path, file in read_manifest(root).paths().items()}
+    return {path: file.sha256 for path, file in read_manifest(root).file_by_path().items()}
 
 
 def change(root: Path, revision: str) -> None:
@@ -92,7 +92,7 @@ def test_a_change_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.Monkey
             pass
         else:
             break
-        half = bundles.interrupted(root)
+        half = bundles.has_unfinished_change(root)
         settle(root)
         assert content_of(root) in ((after,) if half else (before, after))
         ended.append(content_of(root) == after)
@@ -216,7 +216,7 @@ def test_a_bundle_is_as_its_manifest_says_or_what_is_not_is_named(bundle: Path) 
     manifest = read_manifest(bundle)
     assert not compare_files(bundle, manifest)
     assert manifest.tasks == ["notes", "questions"]
-    entry = manifest.paths()[SET]
+    entry = manifest.file_by_path()[SET]
     assert (entry.size, entry.source) == (16, "import:given")
     assert manifest.text() == (bundle / MANIFEST).read_text("utf-8")
     (bundle / SET).write_bytes(b'{"1": "Is it!"}\n')  # of the same size

@@ -56,7 +56,7 @@ def test_an_entrys_own_files_and_those_of_its_perturbations(
     pull([FAIRNESS], tmp_path / "b", mirror, print)
     manifest = read_manifest(tmp_path / "b")
     assert not compare_files(tmp_path / "b", manifest)
-    assert (manifest.tasks, set(manifest.paths())) == (
+    assert (manifest.tasks, set(manifest.file_by_path())) == (
         ["med_dialog_icliniq"],
         {DIALOGUES, DIALECT, NAMES},
     )
@@ -77,7 +77,7 @@ def test_of_an_entry_that_the_table_does_not_know_only_they_are_pulled(
 ) -> None:
     said: list[str] = []
     pull([SYNONYM], tmp_path / "b", mirror, said.append)
-    assert set(read_manifest(tmp_path / "b").paths()) == {SYNONYMS, WORDNET}
+    assert set(read_manifest(tmp_path / "b").file_by_path()) == {SYNONYMS, WORDNET}
     says(said[0], "does not know which", "package en_core_web_sm")
     other = SYNONYM.replace("synonym", "dialect_easy")
     told = (
@@ -86,7 +86,7 @@ def test_of_an_entry_that_the_table_does_not_know_only_they_are_pulled(
     refused(told, plan_of(other, tmp_path, data_dir=str(tmp_path / "b")))
     # without perturbations: our task
     pull(["helm:med_dialog:subset=icliniq"], tmp_path / "b", mirror, said.append)
-    assert DIALOGUES in read_manifest(tmp_path / "b").paths()
+    assert DIALOGUES in read_manifest(tmp_path / "b").file_by_path()
 
 
 def test_what_cannot_be_pulled_is_refused_before_anything_is_asked(

@@ -170,7 +170,7 @@ def test_the_record_names_revision_and_hash_of_what_was_read(tmp_path: Path) -> 
     )
     listed = {
         Path(path).name: entry.sha256
-        for path, entry in found.manifest.paths().items()
+        for path, entry in found.manifest.file_by_path().items()
         if path.startswith("hf/")
     }
     assert dataset["files"] == listed

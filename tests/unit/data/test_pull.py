@@ -42,7 +42,7 @@ def test_everything_a_task_needs(tmp_path: Path, origin: Origin) -> None:
     manifest = read_manifest(tmp_path / "b")
     assert not compare_files(tmp_path / "b", manifest)
     assert manifest.tasks == ["calc", "notes", "questions"]
-    listed = manifest.paths()
+    listed = manifest.file_by_path()
     assert listed["scenarios/questions/data/set.json"].source == f"{origin.url}/q/set.json"
     assert (tmp_path / "b/scenarios/questions/data/set.json").read_bytes() == QUESTIONS
     assert read_file_list(tmp_path / "b/file_lists/notes.json") == list(NOTES)
@@ -237,7 +237,7 @@ def test_files_of_one_archive(tmp_path: Path, origin: Origin) -> None:
     table = Sources.model_validate(ARCHIVED).with_origins({"raw": origin.url})
     pull(["exam"], tmp_path / "b", table, print)
     assert origin.asked["/exam.zip"] == 1
-    assert set(read_manifest(tmp_path / "b").paths()) == {
+    assert set(read_manifest(tmp_path / "b").file_by_path()) == {
         "scenarios/exam/data/dev.json",
         "scenarios/exam/data/train.json",
     }
