@@ -155,20 +155,7 @@ def unpack(
         free = shutil.disk_usage(root).free
         if free < total_size:
             raise PrerequisiteError(f"{root}: {total_size} bytes are needed and {free} are free")
-        not_unpacked = set(manifest.file_by_path())
-        # `_members` checks each member a second time, because the archive may have changed.
-        with contextlib.closing(_members(archive_path, limit)) as members:
-            next(members, None)  # skip the manifest
-            for archive, member in members:
-                if member.name not in not_unpacked:
-                    raise PrerequisiteError(
-                        f"{archive_path}: was changed while it was read; nothing was unpacked"
-                    )
-                not_unpacked.remove(member.name)
-                target = stage.folder / member.name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("xb") as out:
-                    _copy(archive_path, archive, member, out)
+        _unpack_members(archive_path, manifest, stage.folder, limit)
         differences = bundle.compare_files(stage.folder, manifest)
         if differences:
             raise PrerequisiteError(
@@ -177,6 +164,30 @@ def unpack(
         tasks = sorted(bundle.complete_tasks(manifest, stage.folder, sources))
         stage.commit_as(manifest, manifest_bytes.decode())
     return manifest.model_copy(update={"tasks": tasks})
+
+
+def _unpack_members(
+    archive_path: Path, manifest: bundle.Manifest, folder: Path, limit: int
+) -> None:
+    """Unpack the files of the manifest into the folder.
+
+    Raises:
+        PrerequisiteError: the archive was changed after `_checked_manifest` had checked it.
+    """
+    not_unpacked = set(manifest.file_by_path())
+    # `_members` checks each member a second time, because the archive may have changed.
+    with contextlib.closing(_members(archive_path, limit)) as members:
+        next(members, None)  # skip the manifest
+        for archive, member in members:
+            if member.name not in not_unpacked:
+                raise PrerequisiteError(
+                    f"{archive_path}: was changed while it was read; nothing was unpacked"
+                )
+            not_unpacked.remove(member.name)
+            target = folder / member.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as out:
+                _copy(archive_path, archive, member, out)
 
 
 class _Bounded:
