@@ -142,7 +142,8 @@ def score_ranges_of(values: Iterable[float]) -> list[tuple[float, float]]:
         return [(score, score) for score in distinct]
     highest_scores = set()  # the highest score of each range
     for number in range(1, _MAX_RANGES + 1):
-        answers = math.ceil(len(ordered) * number / _MAX_RANGES)  # the answers in `number` ranges
+        # the number of answers in the first `number` ranges
+        answers = math.ceil(len(ordered) * number / _MAX_RANGES)
         highest_scores.add(ordered[answers - 1])
     ranges = []
     remaining = distinct
@@ -193,8 +194,9 @@ def _next_to_change(
 ) -> int:
     """Return the index of the stratum whose count changes next.
 
-    This is the stratum that is furthest from its exact count and not at its limit. Of equally
-    distant strata, the largest is chosen.
+    If counts grow, this is the stratum that is furthest below its exact count. If counts fall, this
+    is the stratum that is furthest above its exact count. Strata at their limits are left out. Of
+    equally distant strata, the largest is chosen.
 
     Args:
         counts: the number of answers to draw from each stratum.

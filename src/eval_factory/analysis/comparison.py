@@ -410,8 +410,9 @@ def _score_reasons(
 ) -> list[Reason]:
     """Return the reasons against comparing these scores.
 
-    There is a reason for each result without the score. There is also a reason for each result
-    that differs from the first result in its main metric, or in the way of asking.
+    There is a reason for each result without the score, and for each result that was asked in
+    another way than the first result. If `is_main` is True, there is also a reason for each result
+    whose main metric is not the compared score.
 
     Args:
         models: the models.
@@ -472,7 +473,8 @@ def _sides(
     for model, result, metric in zip(models, stored, metrics, strict=True):
         pairing_with_first = None
         ids = None
-        if across_programs and sides:  # the first result, without a side yet, needs no pairs
+        is_first = not sides  # the first result is not paired with itself
+        if across_programs and not is_first:
             pairing_with_first = pairing.paired(stored[0], result, min_paired)
             ids = pairing_with_first.ids
         values = comparison_reasons.values_of(
@@ -492,7 +494,7 @@ def _pairing_texts(sides: Sequence[Side]) -> tuple[str, ...]:
 
 
 def _pairing_reasons(sides: Sequence[Side], min_paired: float) -> Iterator[Reason]:
-    """Yield a reason for each result with too few questions of the first result."""
+    """Yield a reason for each result that has too few pairs of questions with the first result."""
     for side in sides:
         if side.pairing is not None and side.pairing.share < min_paired:
             why = pairing.too_few(side.pairing, min_paired)
@@ -648,7 +650,7 @@ def difference_of(
     """Return the difference (b - a) over the instances with a value in both results.
 
     Args:
-        a: the values of the first result.
+        a: the values of the first result. The clusters of the first result are used for both.
         b: the values of the second result.
         keys: the ids of the instances.
         scale: the scale of the metric. If it is None and each instance is a case of a rubric, the
@@ -670,8 +672,9 @@ def _scale_of_cases(
 ) -> tuple[float, float]:
     """Return the scale for the difference of two scores of the cases of a rubric.
 
-    A case's score is at least its own lowest score and at most 1, so each case has a lowest
-    possible change. `lower_end` combines them into one lowest change.
+    A case's score is at least its own lowest score and at most 1. The lowest possible change of a
+    case is therefore its lowest score - 1. `intervals.lower_end` combines the lowest changes of all
+    cases into one lowest change.
 
     Args:
         changes: the change (b - a) of each case.
@@ -679,7 +682,8 @@ def _scale_of_cases(
     """
     widths = [1 - lowest for lowest in lowest_scores]
     lowest_changes = [-width for width in widths]
-    lowest_change = lower_end(changes, lowest_changes, statistics.fmean(widths))
+    highest_change = statistics.fmean(widths)
+    lowest_change = lower_end(changes, lowest_changes, highest_change)
     # On a scale from `low` to 1, the lowest change is `low` - 1.
     return 1 + lowest_change, 1.0
 

@@ -362,6 +362,7 @@ def reasons_of(side: Side) -> Iterator[Reason]:
             "coverage",
             f"{side.label} has too few scores: {share}; run it again, or lower min_coverage",
         )
+    # Two demos may be compared. `_only_one_demo` finds the pairs of a demo and another result.
     reasons = [reason for reason in validity.short_reasons if reason != DEMO]
     if not side.stored.result.reportable and not validity.not_reportable and not has_few_scores:
         reasons = ["there is no main score"]  # no other reason is left

@@ -48,7 +48,8 @@ class Check:
     limit: str
     outcome: Verdict
     message: str
-    group: str | None = None  # `field=value`; None means all instances
+    # `field=value`, or `field` if the result has no groups by this field; None means all instances
+    group: str | None = None
     # the limit, in the unit of the number; for a drop, the largest permitted drop
     allowed: float | None = None
     # the measured number; for a drop, the difference of the scores (candidate - baseline)
@@ -501,9 +502,9 @@ class _Change:
     ) -> Iterator[Check]:
         """Yield a check for each limit of a drop.
 
-        The check is a test of the candidate's non-inferiority by the paired interval, in which the
-        baseline's score is a fixed number. If no drop is possible (`unchanged`), the candidate
-        passes every limit.
+        The check tests by the paired interval whether the candidate is not inferior. The limit
+        `max_relative_drop` treats the baseline's score as a fixed number. If no drop is possible
+        (`unchanged`), the candidate passes every limit.
 
         Args:
             difference: the difference (candidate - baseline) over all instances or over a group.

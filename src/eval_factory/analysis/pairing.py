@@ -19,6 +19,7 @@ from eval_factory.report.reader import StoredResult
 QUESTION = "question and options"
 PROMPT = "prompt"
 COLUMNS = "named columns"  # the ids, which come from a column that the user named
+
 TABLE = "table"  # the name that provenance has for the program of an imported table
 MIN_PAIRED = 0.9
 """The default of the smallest share of the smaller result's questions that must be paired."""
@@ -80,7 +81,7 @@ def questions_of(records: Iterable[InstanceRecord]) -> list[Question]:
         if record.question is not None:
             text = normalised(record.question)
         options: tuple[str, ...] = ()
-        if len(record.references) > 1:
+        if len(record.references) > 1:  # A single reference is a right answer, not an option.
             options = tuple(normalised(str(option.get("text"))) for option in record.references)
         questions[record.id] = Question(record.id, normalised(record.prompt), text, options)
     return list(questions.values())

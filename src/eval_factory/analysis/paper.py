@@ -190,7 +190,7 @@ _MISSING_RESULTS = "5e"  # the item of TRIPOD-LLM on missing results
 
 @dataclass(frozen=True)
 class _SeveralRuns:
-    """Several runs that one text describes."""
+    """Several runs that one text describes: a `papers.Writer`."""
 
     results: SuiteResults
     cite: papers.Citations  # numbers the references, and writes the marks that cite them

@@ -49,7 +49,8 @@ HARM = "harm"  # the kind of an alarm on a drop beyond a limit
 VALUES_FILE = "values.json"
 """The file with the measurement of an asking; the ledger has the hash of the file.
 
-A look reads the measurements of earlier askings from these files, and needs no earlier run.
+The tests of a look read the measurements of earlier askings from these files. Earlier runs are
+measured again only if another version of the answer reader read the answers of a run.
 """
 SHARES = ("refused", "unreadable", "empty", "failed")  # figures that are shares of the answers
 STATED = "stated"  # the watched figure with the names of the models that answers state
@@ -822,9 +823,9 @@ def limits_of(baseline: Line) -> list[Limit]:
 def power_of(tests: PanelTests) -> dict[str, Any]:
     """Return for each limit the drops that it finds in simulations.
 
-    `finds` are the simulated drops, with the shares of years in which the panel finds them.
-    `needed` is the number of runs that the baseline needs to find the drop `drop` reliably; None if
-    no simulated number of runs is enough.
+    A year is one simulated panel with all its looks. `finds` are the simulated drops, with the
+    shares of years in which the panel finds them. `needed` is the number of runs that the baseline
+    needs to find the drop `drop` reliably; None if no simulated number of runs is enough.
     """
     baselines = [test.baseline for test in tests.limit_tests]
     findings = detector.simulated_findings(baselines, tests.rules.harm_alpha)

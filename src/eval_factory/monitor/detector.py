@@ -1,9 +1,11 @@
 """Tests whether a panel became worse than allowed, or changed at all.
 
-The error rate of an alarm applies to all looks together, so users may look as often as they like.
+The error rate of an alarm applies to all looks together, however many of them are made. A baseline
+has a greatest number of looks (`LimitBaseline.looks`).
+
 A panel is a fixed sample of instances, asked B times as a baseline and then once at each look.
-In this module, `(B, n)` is the shape of an array: B runs of n instances. U is the number of units,
-and `...` are any dimensions before these.
+In this module, `(B, n)` is the shape of an array: B runs of n instances. U is the number of units.
+`...` stands for any dimensions before the named dimensions.
 
 `EDetectors` bets that the mean has fallen by more than `max_drop`. As long as the mean has not
 fallen so far, the stake is not expected to grow (J. Ville, Etude critique de la notion de
@@ -630,7 +632,8 @@ def _invented_runs(
     from scipy.special import betaincinv  # imported here, because this import is slow
 
     # The chances of a right answer follow a beta distribution with the mean `accuracy`. `strength`
-    # is the sum of its two parameters: two runs then differ with the probability `flip_rate`.
+    # is the sum of its two parameters. It solves the equation
+    #     flip_rate = 2 accuracy (1 - accuracy) strength / (strength + 1).
     strength = flip_rate / max(2 * accuracy * (1 - accuracy) - flip_rate, 1e-6)
     # The chances of the instances are evenly spaced quantiles, in a random order.
     quantiles = (np.arange(len(labels)) + 0.5) / len(labels)
@@ -833,24 +836,27 @@ class SimulatedAnswers:
     def _estimated_correlation(self, baseline: LimitBaseline) -> float:
         """Return the correlation of the answers inside a unit.
 
-        The variance of the units' sums exceeds that of independent instances. The estimate is this
-        excess in the measured runs, divided by the excess in runs that are drawn with a correlation
-        of 1.
+        The variance of the units' sums exceeds the variance that independent instances would have.
+        The relative excess is the excess divided by the variance of independent instances. The
+        estimate is the relative excess of the measured runs, divided by the relative excess of runs
+        that are drawn with a correlation of 1.
         """
         runs, count = baseline.values.shape
         variance = baseline.values.var(axis=0, ddof=1).sum()
-        # The lower limit of a unit's variance protects a test, but is not an estimate: it is 0.
+        # `whole_unit` raises the variances to protect a test. An estimate does not need it.
         sigma = float(sigma_of(baseline.values, self.units, whole_unit=0.0))
-        excess = runs * (count * sigma) ** 2 - self.units.sizes.mean() / 2 - variance
+        # v of `sigma_of`, times the square of t(.975, nu) / 1.96
+        widened_variance = runs * (count * sigma) ** 2
+        excess = widened_variance - self.units.sizes.mean() / 2 - variance
         self._correlation = 1.0  # used by `draw`
         drawn = np.stack([self.draw() for _ in range(5)])
         drawn_variance = drawn.var(axis=0, ddof=1).sum()
         drawn_excess = self.units.totals(drawn).var(axis=0, ddof=1).sum() - drawn_variance
         if drawn_excess <= 0:
             return 0.0
-        greatest_excess = drawn_excess / max(drawn_variance, 1e-9)
+        greatest_relative_excess = drawn_excess / max(drawn_variance, 1e-9)
         # + 0.5 avoids a division by 0 if the runs do not differ
-        correlation = excess / (variance + 0.5) / greatest_excess
+        correlation = excess / (variance + 0.5) / greatest_relative_excess
         return float(min(1.0, max(0.0, correlation)))
 
     def _move_means(self, probabilities: Array, baseline: LimitBaseline) -> None:

@@ -230,6 +230,7 @@ class _LedgerState:
         if self._begun is None or self._begun["look"] != line["look"]:
             yield f"look {line['look']} ends, and was not started before"
         elif line["kind"] == LOOK:
+            # The number is that of the started look, so only the folder can be wrong.
             yield from _number_problems(line, "look", line["look"], "looks")
         self._has_looks = self._has_looks or line["kind"] == LOOK
         self._begun = None

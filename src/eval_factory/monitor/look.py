@@ -90,7 +90,7 @@ class Outcome(Word):
     BASELINE = "baseline"  # the baseline was made
     IN_CONTROL = "in_control"
     ALARM = "alarm"
-    NOT_MADE = "not_made"  # some questions were not asked, so the look is not evidence
+    NOT_MADE = "not_made"  # a run is incomplete or not reportable, so it is not evidence
     SUBMITTED = "submitted"  # the runs are Slurm jobs; the same command resumes the look
 
 

@@ -184,7 +184,8 @@ class Panel:
     file: Path
     folder: Path
     section: PanelSection
-    document: Mapping[str, Any]  # the section `monitor` as the user wrote it
+    # the section `monitor` with the values of flags; unlike `section`, it still has `${NAME}`
+    document: Mapping[str, Any]
     env: Mapping[str, str]  # the environment variables
     names: Sequence[str]  # the names of the tasks
 

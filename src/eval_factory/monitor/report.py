@@ -5,8 +5,8 @@ users' notes about alarms. The plots show the current baseline and the looks sin
 earlier baselines.
 
 A limit of a panel is the greatest permitted drop of a score. Each limit has an e-value at each
-look: the evidence against the claim that the score has not dropped by more than permitted. An alarm
-is raised when the mean e-value of the limits reaches 1 / alpha.
+look. A large e-value is evidence that the score has dropped by more than permitted. An alarm on a
+drop is raised when the mean e-value of the limits reaches 1 / `course.Rules.harm_alpha`.
 """
 
 from __future__ import annotations
@@ -843,8 +843,11 @@ class LedgerWriter:
 
         The paths are relative to the panel's folder.
         """
-        askings = [self._last, *self._last.get("repeats", ())]  # A look has no repeats.
-        return [run["folder"] for run in askings[-1].get("runs", ())]
+        asking = self._last
+        repeats = self._last.get("repeats")  # only a baseline has repeats
+        if repeats:
+            asking = repeats[-1]
+        return [run["folder"] for run in asking.get("runs", ())]
 
     def _alarms(self) -> Iterator[Line]:
         """Yield each alarm as the last look with this alarm states it.

@@ -285,8 +285,7 @@ def _figure_problems(folder: Path, baseline: Line, history: History) -> Iterator
 
 def _configuration_problems(folder: Path, baseline: Line, looks: Sequence[Line]) -> Iterator[str]:
     """Yield a problem for each run with another configuration than the panel's."""
-    askings = [*baseline.get("repeats", [baseline]), *looks]
-    for run in _runs_of(askings):
+    for run in _runs_of([*_askings_of(baseline), *looks]):
         identity = identity_of(load_result(folder / run["folder"]).result)
         if identity != baseline["fixed"]["runs"][run["task"]]:
             yield f"{run['folder']}: is a run of another configuration than the panel's"
