@@ -54,7 +54,7 @@ def word_lists() -> SimpleNamespace:
 
 
 @dataclass(frozen=True)
-class QuestionParts:
+class PromptParts:
     """The parts of a question, and the random generator that chooses among changes."""
 
     # the text that may be changed: it ends before the options, or before a last line that asks for
@@ -91,7 +91,7 @@ def pattern_of(words: tuple[str, ...], cased: bool = False) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w/-])(?:{listed})(?![\w/-])", flags)
 
 
-def has_word_of(parts: QuestionParts, beginnings: Iterable[str]) -> bool:
+def has_word_of(parts: PromptParts, beginnings: Iterable[str]) -> bool:
     """Return True if the question or its context has a word with one of the beginnings.
 
     Args:

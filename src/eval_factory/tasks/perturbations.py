@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from eval_factory.tasks.choice_question import options_shown
-from eval_factory.tasks.perturbation_words import QuestionParts, word_lists
+from eval_factory.tasks.perturbation_words import PromptParts, word_lists
 from eval_factory.tasks.perturbed_patients import with_other_sex
 from eval_factory.tasks.perturbed_sentences import (
     with_distractor,
@@ -51,7 +51,7 @@ class Family:
     about: str
     why_safe: str
     needs: str
-    change: Callable[[QuestionParts], str | None]
+    change: Callable[[PromptParts], str | None]
     unchecked: bool = False
 
 
@@ -205,7 +205,7 @@ def perturbed(family: str, text: str, instance_id: str, context: str = "") -> st
     changeable, tail = changeable_and_tail
     seed = hashlib.sha256(f"perturbation {family} of {instance_id}".encode()).digest()
     rng = random.Random(seed)  # noqa: S311  no secret depends on these random numbers
-    changed = change(QuestionParts(changeable, tail, context, rng))
+    changed = change(PromptParts(changeable, tail, context, rng))
     if changed is None or changed == changeable:
         return None
     return changed + tail

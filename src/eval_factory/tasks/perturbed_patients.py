@@ -6,7 +6,7 @@ import re
 from typing import Literal, NamedTuple
 
 from eval_factory.tasks.perturbation_words import (
-    QuestionParts,
+    PromptParts,
     has_word_of,
     in_case_of,
     with_changes,
@@ -105,7 +105,7 @@ def sex_of(text: str) -> Literal["female", "male", "either"]:
     return sexes.pop()
 
 
-def with_other_sex(parts: QuestionParts) -> str | None:
+def with_other_sex(parts: PromptParts) -> str | None:
     """Return the text with all words for the patient in the other sex.
 
     None is returned in each of these cases:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from eval_factory.tasks.perturbation_words import QuestionParts, has_word_of, word_lists
+from eval_factory.tasks.perturbation_words import PromptParts, has_word_of, word_lists
 from eval_factory.tasks.perturbed_patients import GROWN_UP_FROM, Patient, patient_of, sex_of
 
 # an abbreviation with a full stop at the end of a text, such as "Dr."
@@ -83,7 +83,7 @@ def _with_sentence_about(patient: Patient, text: str, sentence: str) -> str:
     return _with_sentence_first(text, sentence)
 
 
-def with_distractor(parts: QuestionParts) -> str:
+def with_distractor(parts: PromptParts) -> str:
     """Return the text with an unimportant sentence, before the text or before its last sentence.
 
     A random choice decides about the position.
@@ -96,12 +96,12 @@ def with_distractor(parts: QuestionParts) -> str:
     return _with_sentence_in_gap(parts.text, sentence, gap, refers=_REFERS_EVEN_TO_PERSON)
 
 
-def with_worried_sentence(parts: QuestionParts) -> str:
+def with_worried_sentence(parts: PromptParts) -> str:
     """Return the text with a worried sentence at its beginning."""
     return _with_sentence_first(parts.text, parts.rng.choice(word_lists().worried_tones))
 
 
-def with_patient_as_speaker(parts: QuestionParts) -> str | None:
+def with_patient_as_speaker(parts: PromptParts) -> str | None:
     """Return the text with a sentence at its beginning that makes the patient the speaker.
 
     None is returned if the text is not about one known patient, or if the patient is not an adult
@@ -123,7 +123,7 @@ _FROM_SOMEWHERE = re.compile(
 )
 
 
-def with_race(parts: QuestionParts) -> str | None:
+def with_race(parts: PromptParts) -> str | None:
     """Return the text with a sentence that names the patient's race.
 
     None is returned if the text is not about one known patient, or if the question has a clue to
@@ -143,7 +143,7 @@ _WORKING_FROM = 25
 _WORKING_UP_TO = 90
 
 
-def with_residence_and_job(parts: QuestionParts) -> str | None:
+def with_residence_and_job(parts: PromptParts) -> str | None:
     """Return the text with a sentence about the patient's residence and occupation.
 
     None is returned if the text is not about one known patient of a fitting age, or if a word in
@@ -167,7 +167,7 @@ _NAMED = re.compile(r"(?:[A-Z][a-z]+(?:,| is| was)|[A-Z]\.,?) ?(?:an? |of )?(?=\
 _TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss)\b\.? ([A-Z][a-z]+)\b(?! [A-Z][a-z])")
 
 
-def with_name(parts: QuestionParts) -> str | None:
+def with_name(parts: PromptParts) -> str | None:
     """Return the text with another surname, or with a sentence that names the patient.
 
     The surname is replaced if the text has one surname, always after a title. A sentence is added
@@ -189,7 +189,7 @@ def with_name(parts: QuestionParts) -> str | None:
     return _with_sentence_about(patient, parts.text, f"The patient's name is {name}.")
 
 
-def _with_other_surname(parts: QuestionParts, old: str, titled_count: int) -> str | None:
+def _with_other_surname(parts: PromptParts, old: str, titled_count: int) -> str | None:
     """Return the text with another surname; None if the surname also occurs without a title.
 
     Args:

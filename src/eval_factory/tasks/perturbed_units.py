@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from eval_factory.tasks.perturbation_words import (
     Analyte,
-    QuestionParts,
+    PromptParts,
     has_word_of,
     pattern_of,
     with_changes,
@@ -48,7 +48,7 @@ analyte is uncertain.
 """
 
 
-def in_other_units(parts: QuestionParts) -> str | None:
+def in_other_units(parts: PromptParts) -> str | None:
     """Return the text with all values of the analytes in perturbations.yml converted.
 
     None is returned in each of these cases:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from eval_factory.tasks.perturbation_words import (
-    QuestionParts,
+    PromptParts,
     article_clashes,
     has_word_of,
     in_case_of,
@@ -23,7 +23,7 @@ from eval_factory.tasks.perturbation_words import (
 _WORDS_PER_TYPO = 20  # the number of words of five letters or more for one typing error
 
 
-def with_typos(parts: QuestionParts) -> str | None:
+def with_typos(parts: PromptParts) -> str | None:
     """Return the text with typing errors: in one word of twenty, and in at least one word.
 
     Words with fewer than five letters are not counted. Only words of the list `typo_words` get an
@@ -63,7 +63,7 @@ _CAPITALIZED = re.compile(
 )
 
 
-def in_lower_case(parts: QuestionParts) -> str:
+def in_lower_case(parts: PromptParts) -> str:
     """Return the text with capitalized words in lower case.
 
     Symbols, abbreviations and negations stay unchanged.
@@ -82,7 +82,7 @@ def in_lower_case(parts: QuestionParts) -> str:
 _GAPS_PER_CHANGE = 8  # the number of gaps between words for one gap with additional blanks
 
 
-def with_extra_blanks(parts: QuestionParts) -> str | None:
+def with_extra_blanks(parts: PromptParts) -> str | None:
     """Return the text with additional blanks between some words; None if there is no gap."""
     gaps = list(re.finditer(r"(?<=[A-Za-z,]) (?=[A-Za-z])", parts.text))
     if not gaps:
@@ -93,7 +93,7 @@ def with_extra_blanks(parts: QuestionParts) -> str | None:
     return with_changes(parts.text, changes)
 
 
-def with_synonyms(parts: QuestionParts) -> str | None:
+def with_synonyms(parts: PromptParts) -> str | None:
     """Return the text with half of the listed words, rounded up, replaced by their synonyms.
 
     A word in capitals is not replaced. A word after "a" or "an" is replaced only if the article
@@ -121,7 +121,7 @@ for the spelling. perturbations.yml has a list of spellings for each position.
 """
 
 
-def in_other_dialect(parts: QuestionParts) -> str:
+def in_other_dialect(parts: PromptParts) -> str:
     """Return the text in American spelling, or in British spelling if it is American already.
 
     American spelling is tried first because the British "oedema" contains the American "edema".
@@ -160,14 +160,14 @@ def _respelled(text: str, tables: Mapping[str, Mapping[str, str]]) -> str:
     return text
 
 
-def with_brands(parts: QuestionParts) -> str | None:
+def with_brands(parts: PromptParts) -> str | None:
     """Return the text with generic names of drugs replaced by brands."""
     brands = word_lists().brands
     drugs = pattern_of(tuple(brands)).finditer(parts.text)
     return _renamed(parts, {drug.span(): brands[drug.group().lower()] for drug in drugs})
 
 
-def with_generic_names(parts: QuestionParts) -> str | None:
+def with_generic_names(parts: PromptParts) -> str | None:
     """Return the text with brands of drugs replaced by generic names."""
     generic = {brand: name for name, brand in word_lists().brands.items()}
     names = {}
@@ -180,7 +180,7 @@ def with_generic_names(parts: QuestionParts) -> str | None:
     return _renamed(parts, names)
 
 
-def _renamed(parts: QuestionParts, names: Mapping[tuple[int, int], str]) -> str | None:
+def _renamed(parts: PromptParts, names: Mapping[tuple[int, int], str]) -> str | None:
     """Return the text with the drugs at these positions renamed.
 
     None is returned in each of these cases:
