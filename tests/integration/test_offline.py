@@ -244,7 +244,7 @@ def test_a_run_from_a_bundle_is_that_without_one_and_the_printed_command_does_it
     plain = run_program("sample_medical_qa", endpoint.url, params=params)  # in the same folder
     assert plain.returncode == 0, plain.stderr
     settings = json.loads((outcome.output_dir / "model_configs/settings.json").read_text("utf-8"))
-    assert (settings["pins"], settings["libraries"]) == (None, {})
+    assert (settings["pins"], settings["library_variables"]) == (None, {})
 
 
 ANOTHER_SPELLING = """

@@ -522,7 +522,7 @@ def _digest(rundir: RunDir, name: str) -> str:
     except OSError as error:
         if isinstance(error, FileNotFoundError):
             return _MISSING
-        return f"unknown: it {error.strerror}"  # such as "it leads out of the folder"
+        return f"unknown ({error.strerror})"  # such as "unknown (Permission denied)"
 
 
 # fields that results of earlier versions do not have
