@@ -131,7 +131,7 @@ def benchmark_files(
     run spec reads benchmark.yaml. Paths in benchmark.yaml are absolute, and judges have the names
     of their deployments. HELM does not use these keys:
 
-    - the jury's scale and criteria: eval-factory's plug-in and `jury_form_in` read them;
+    - the jury's scale and criteria: the plug-in and `judge_output.jury_form_in` read them;
     - `pictures_beside`: the plug-in reads the key;
     - `has_clusters`, `has_answers`, `instances`, `notes`: read if the output folder is collected
       without the data.
@@ -223,10 +223,10 @@ def _dump(document: dict[str, Any]) -> str:
     return _HEADER + yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
 
 
-class Program(list[str]):
+class Arguments(list[str]):
     """A value in the template of a command line that becomes several arguments (see `_quoted`).
 
-    Most often the arguments are a program, or an interpreter and the module to run.
+    Such a value is a program, an interpreter with the module to run, or a list of plug-in modules.
     """
 
 
@@ -237,7 +237,7 @@ MODULES = {  # from each of HELM's programs to the module of the program
 }
 
 
-def helm_program(name: str, environment: environments.Environment | None = None) -> Program:
+def helm_program(name: str, environment: environments.Environment | None = None) -> Arguments:
     """Return the command of one of HELM's programs, with a full path.
 
     A program of the same name on PATH is never run.
@@ -248,7 +248,7 @@ def helm_program(name: str, environment: environments.Environment | None = None)
     """
     if environment is None:
         environment = environment_of(HELM)
-    return Program(environment.program(MODULES[name], name))
+    return Arguments(environment.program(MODULES[name], name))
 
 
 def run_entry(plan: Plan) -> str:
@@ -321,7 +321,7 @@ def command_line(plan: Plan, *, debug: bool = False, max_instances: int | None =
         "helm_dir": str(plan.rundir.helm),
         "model_configs_dir": str(plan.rundir.model_configs),
         "log_config": log_config,
-        "plugin": Program(plug_in_modules),
+        "plugin": Arguments(plug_in_modules),
         "runner_class": names.RUNNER_CLASS,
         **plan.evaluation.as_dict(),  # a template may use every value of the configuration
     }
@@ -337,7 +337,7 @@ def _template(text: str) -> Template:
 
 
 def _quoted(value: object) -> str:
-    """Return a value as a shell reads it: as one argument, or as all arguments of a `Program`."""
-    if isinstance(value, Program):
+    """Return a value as a shell reads it: as one argument, or as several for `Arguments`."""
+    if isinstance(value, Arguments):
         return shlex.join(value)
     return shlex.quote(str(value))

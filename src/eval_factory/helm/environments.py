@@ -94,7 +94,8 @@ class Environment:
             module: the module of the program.
             script: the name of the program's script.
         """
-        if self.search is not None:
+        is_separate = self.search is not None  # eval-factory is not installed there
+        if is_separate:
             return [self.python, str(STARTER), module]
         script_path = Path(self.python).parent / script
         if script_path.is_file():

@@ -402,6 +402,7 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
 
 def _object_without_last_brace(text: str) -> dict[str, Any] | None:
     """Return the JSON object in a text that lacks its last closing brace; None if there is none."""
+    # A judge may put the object into a code block of Markdown, which ends with ```.
     unclosed = text.rstrip().removesuffix("```").rstrip()
     try:
         record: dict[str, Any] = json.loads(unclosed + "}")
@@ -519,6 +520,7 @@ SIGNS: Mapping[str, tuple[str, ...]] = {
         ),
         rf"\b{_JUDGE}\b{_NEAR}\b(?:must|should|shall|please|give|assign|award|rate|score|output)\b",
         rf"\b(?:give|assign|award|rate|score|grade|deserves?)\b{_NEAR}\b(?:{_FULL_MARKS_IN_WORDS})",
+        # Not "give-way weakness, strength 5/5": that is a finding about a muscle.
         (
             r"\b(?:give(?!\W?way)|assign|award|deserves?"
             rf"|(?:rate|score|grade) {_RATED})\b{_NEAR}\b{_FIVE_OF_FIVE}"

@@ -120,8 +120,8 @@ _FACTS = {
     **dict.fromkeys(map("".join, product(_RUBRIC_METRICS, _UNCLIPPED_SUFFIXES)), UNCLIPPED_POINTS),
     rubric_case.PROFESSIONAL_METRIC + rubric_case.LENGTH_ADJUSTED: UNCLIPPED_POINTS,
     **dict.fromkeys(("sct_score", "sct_expert_set_membership", *CONCORDANCE_METRICS), _SHARE),
-    # The shares of the questions that the model took for answerable, and that are answerable:
-    # neither a higher nor a lower share is better.
+    # The first is the share of the questions that the model took for answerable. The second is the
+    # share of the questions that are answerable. Neither a higher nor a lower share is better.
     "ehr_sql_total_predicted_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     "ehr_sql_total_ground_truth_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     # Grusky et al., NAACL 2018. Coverage: the share of the answer's words that are copied from the
@@ -206,8 +206,9 @@ NONE = "none"  # the main metric of a run without any score
 def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, list[str]]:
     """Return (the main metric, notes for the reader about the choice).
 
-    A task of framework.yml declares its main metric, even if a run does not compute this metric.
-    For a run entry, the main metric is the first of these that the run holds:
+    If a task of framework.yml declares a main metric, the declared metric is returned, even if the
+    run does not compute it. In all other cases, the main metric is the first of these metrics for
+    which the run has a score:
 
     - the metric that HELM declares,
     - the metric that is named after the run spec, such as live_qa_score,

@@ -73,16 +73,11 @@ def uncomputed_metrics(plan: Plan, env: Mapping[str, str]) -> dict[PictureMetric
         return {}
     environment = environment_of_plan(plan)
     reasons = {}
-    for metric in metrics_of(helm.run_spec, arguments_of(plan)):
+    for metric in metrics_of(helm.run_spec, plan.scenario_arguments):
         reason = reason_not_computed(metric, environment, env)
         if reason is not None:
             reasons[metric] = reason
     return reasons
-
-
-def arguments_of(plan: Plan) -> dict[str, str | int]:
-    """Return the arguments of the run spec, as the run entry has them."""
-    return {**plan.evaluation.task.helm.arguments, **plan.scenario_arguments}
 
 
 def classes_of(metrics: Iterable[PictureMetric]) -> tuple[str, ...]:

@@ -211,9 +211,10 @@ def _majority_by_source(
 ) -> tuple[str, ...] | None:
     """Answer each question by the most frequent right answer to questions of the same source.
 
-    The answer to a question is fitted to the half of the source's questions without the question.
-    Questions to which this half gives no answer, and questions that share no source, get the answer
-    in `fallback`. Return None if no two questions share a source.
+    The questions of a source are divided into two halves. The answer to a question comes from the
+    half that does not contain the question. If this half has no answer to the question, or if no
+    other question has the same source, the question gets its answer in `fallback`. Return None if
+    no two questions share a source.
     """
     sources: dict[str, list[int]] = defaultdict(list)
     for number, question in enumerate(questions):
@@ -301,6 +302,7 @@ def _hits_by_cut(
     rows = sorted(
         (measure(question.text), question.right[0] == short_answer) for question in fitted
     )
+    # the questions of any length whose right answer is `short_answer`
     total = sum(is_short_answer for _, is_short_answer in rows)
     up_to_cut = 0  # the questions up to the cut whose right answer is `short_answer`
     for count, (length, is_short_answer) in enumerate(rows, start=1):
@@ -308,7 +310,8 @@ def _hits_by_cut(
         is_last_of_length = count == len(rows) or rows[count][0] > length
         if is_last_of_length:
             longer_questions = len(rows) - count
-            longer_hits = longer_questions - (total - up_to_cut)
+            longer_misses = total - up_to_cut
+            longer_hits = longer_questions - longer_misses
             yield length, up_to_cut + longer_hits
 
 
@@ -357,9 +360,10 @@ def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
 
     Without options, return None if no two questions share a right answer.
 
-    With options, the answer is the most frequent text of a right option (such as "yes"), if at
-    least half of the questions offer this text. Else, and for questions that do not offer the text,
-    the answer is the label that is right most often.
+    With options, the answer is the label of the most frequent text of a right option (such as
+    "yes"), if this text is right for several questions, and at least half of the questions offer
+    this text. Else, and for questions that do not offer the text, the answer is the label that is
+    right most often.
     """
     text, times = _most_frequent(_right_answers(questions))
     if not any(question.options for question in questions):

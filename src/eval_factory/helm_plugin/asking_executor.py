@@ -70,9 +70,9 @@ def _original_key(state: RequestState) -> AskingKey:
 class AskingExecutor:
     """A wrapper of HELM's executor that asks in rounds.
 
-    HELM's executor alone executes a run without further askings. If the data hold all answers
-    (`has_answers`), no model is asked. The key `ANSWER` of an instance does not prove that its
-    value is an answer of the model: a column of a user's table may have this name too.
+    HELM's executor alone executes a run without further askings. If the data contain all answers
+    (`has_answers`), no model is asked. The key `ANSWER` of an instance does not prove that the data
+    contain answers, because a column of a user's table may have the same name.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class AskingExecutor:
             to_ask = []
             if round_number == 0:
                 for state in states:
-                    prepared = _with_own_draw(with_enough_tokens(state))
+                    prepared = with_enough_tokens(_with_own_draw(state))
                     to_ask.append(blind_control.with_pictures_replaced(prepared))
             else:
                 for state in states:
@@ -287,10 +287,10 @@ def _chance_limit(repeats: Sequence[RequestState]) -> int:
 def chance_repeats(
     states: Iterable[RequestState], answered: Mapping[AskingKey, RequestState]
 ) -> list[RequestState]:
-    """Return the states that repeat a rightly answered question to measure chance.
+    """Return the states that repeat a question to measure chance: at most `_chance_limit` states.
 
-    The limit is the maximum number of these repeats. Questions with an answer that is known to be
-    right come first. Then come questions with an answer that only HELM's later scoring can judge.
+    Questions with an answer that is known to be right come first. Then come questions with an
+    answer that only HELM's later scoring can judge. Questions with a wrong answer are left out.
     """
     known_right = []
     undecided = []
@@ -412,6 +412,7 @@ def with_further_turn(
     ]
     # Endpoints of the completions type read the prompt, all others read the messages.
     prompt = f"{request.prompt}{answer}\n\n{new_text}\n"
+    # A stop sequence of the original question, such as a line break, could cut the reply.
     request = replace(request, messages=messages, prompt=prompt, stop_sequences=[])
     return with_enough_tokens(replace(state, request=request))
 

@@ -106,14 +106,14 @@ class ChoiceScenario(helm_scenario.Scenario):  # type: ignore[misc]
         pattern = FORMS[form].files
         if self._data_path is None:
             files = downloaded(output_path, self.name, part)
-            folder = Path(output_path)
+            folder_or_file = Path(output_path)
         else:
             files = [Path(self._data_path)]
-            folder = Path(self._data_path)
-        if not pattern or folder.is_file():
+            folder_or_file = Path(self._data_path)
+        if not pattern or folder_or_file.is_file():
             return files
         # The folder also contains files without questions. The pattern selects question files.
-        return sorted(folder.glob(pattern))
+        return sorted(folder_or_file.glob(pattern))
 
 
 def _instance(

@@ -205,7 +205,8 @@ class Endpoint:
         )
         self._has_several_servers = len(servers.all) > 1
         self._lock = threading.Lock()
-        self._in_flight: dict[str, Future[_Reply]] = {}
+        self._pending_replies: dict[str, Future[_Reply]] = {}
+        """A cache key -> the reply that one thread is getting; threads with equal requests wait."""
         self._stopped: str | None = None  # the reason why no further request can succeed
         self._warnings: set[str] = set()  # the warnings that were emitted
         self._last_busy_message = float("-inf")  # the monotonic time of the message, in seconds
@@ -401,10 +402,10 @@ class Endpoint:
         with self._lock:
             if self._stopped is not None:
                 raise EndpointStopped(self._stopped)
-            equal_request = self._in_flight.get(keyed.key)
+            equal_request = self._pending_replies.get(keyed.key)
             own_request: Future[_Reply] = Future()
             if equal_request is None:
-                self._in_flight[keyed.key] = own_request
+                self._pending_replies[keyed.key] = own_request
         if equal_request is not None:
             # Another thread asks already.
             reply = replace(bridge.wait_for(equal_request), cached=True)
@@ -419,7 +420,7 @@ class Endpoint:
             raise
         finally:
             with self._lock:
-                del self._in_flight[keyed.key]
+                del self._pending_replies[keyed.key]
 
     def _from_cache(self, keyed: _KeyedRequest) -> _Reply | None:
         """Return the cached reply to a request; None if the cache has no usable answer."""
@@ -472,6 +473,7 @@ class Endpoint:
                 raise RequestFailed(self._stored_failures[keyed.key])
             self._session.not_stored.add(keyed.key)
             raise RequestFailed("not asked: the model's stored answers are scored")
+        # The flight notes the request in a file, so that the next run finds an interrupted request.
         with self._cache.in_flight.flight(keyed.key, self._role) as flight:
             return self._answer_of(keyed, flight)
 
@@ -499,7 +501,7 @@ class Endpoint:
                     latency_s=latency,
                 )
             )
-            flight.landed()
+            flight.landed()  # The journal now has the attempt, so the file need not note it.
 
         try:
             body = {**keyed.body, **self._secret_fields}

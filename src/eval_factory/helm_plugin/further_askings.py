@@ -160,7 +160,7 @@ class NoneOfTheOthers(FurtherAsking):
     """A perturbation that replaces the right choice by "none of the others".
 
     A question is asked again only if it has exactly one right choice, and if "none of the others"
-    is right after this choice was replaced.
+    would be the right answer without this choice.
     """
 
     def __init__(self) -> None:

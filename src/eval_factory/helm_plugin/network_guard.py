@@ -189,8 +189,8 @@ def read_settings_and_set_guard() -> None:
     settings = HelmRunSettings.from_environment(os.environ)
     if settings.allowed is None or _guard is not None:
         return
-    _guard = NetworkGuard(settings.allowed)
-    guarded = _guard
+    new_guard = NetworkGuard(settings.allowed)
+    _guard = new_guard
     look_up = socket.getaddrinfo
 
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
@@ -200,11 +200,11 @@ def read_settings_and_set_guard() -> None:
         """
         entries = look_up(host, *args, **kwargs)
         # The last part of an entry is the socket address, which begins with the IP address.
-        guarded.learn(normal_host_name(host), (str(entry[4][0]) for entry in entries))
+        new_guard.learn(normal_host_name(host), (str(entry[4][0]) for entry in entries))
         return entries
 
     socket.getaddrinfo = getaddrinfo
-    sys.addaudithook(_guard.audit)
+    sys.addaudithook(new_guard.audit)
 
 
 def set_variables_of_settings_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:

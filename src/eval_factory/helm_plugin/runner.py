@@ -221,6 +221,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if unmet_prerequisite is not None:
             reason = str(unmet_prerequisite)
             print(logs.stop_line(reason, os.environ), file=sys.stderr, flush=True)
+            # FATAL, because the parent process would add an explanation to a RUN_FAILED.
             self._session.events.emit(logs.FATAL, role=MODEL_ROLE, message=reason)
             return
         redactor = self._session.redactor

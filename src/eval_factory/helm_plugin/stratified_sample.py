@@ -157,9 +157,10 @@ def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
     shares: dict[str, int] = {}
     large_strata = dict(sizes)  # the strata without a share
     remaining_size = size  # the number of instances to draw from `large_strata`
+    each_can_have_one = size >= len(sizes)
     # Give one instance to each stratum whose proportional share is less than one instance. This
     # changes the shares of the other strata, so repeat until no such stratum is left.
-    while size >= len(sizes):  # `size` is large enough for one instance from each stratum.
+    while each_can_have_one:
         total = sum(large_strata.values())
         small = {name for name, count in large_strata.items() if count * remaining_size < total}
         if not small:

@@ -27,10 +27,9 @@ from eval_factory.helm_plugin.error_causes import causes, raised_at
 from eval_factory.helm_plugin.session import judging
 
 _MIN_ANSWERS_PER_UNSCORABLE = 2
-"""The run tolerates one unscorable answer in this number of answers, and a single one in fewer
-answers. The run fails if more answers, or all answers, cannot be scored. In every other run, the
-result counts the unscorable answers as failed, and states the reason. The result's coverage then
-decides whether the result may be reported.
+"""The run fails if more than one answer in this number of answers is unscorable, or if all answers
+are unscorable. If the run does not fail, the result counts the unscorable answers as failed, and
+states the reason. The result's coverage then decides whether the result may be reported.
 """
 
 _ENVIRONMENT_ERRORS = (
@@ -98,6 +97,7 @@ class UnscorableTracker:
                 annotations[annotator.name] = annotator.annotate(state)
             except Exception as error:
                 if hasattr(annotator, "_auto_client"):  # The annotator asks judges.
+                    # HELM raises the same error.
                     raise AnnotationExecutorError(f"{error} Request: {state.request}") from error
                 state = self.without_unscorable_answer(state, type(annotator).__name__, error)
                 # Metrics may read the annotation, so annotate the empty answer.
@@ -188,7 +188,8 @@ def isolate_unscorable_annotations(
 ) -> Callable[..., RequestState]:
     """Return a replacement of the function by which HELM annotates an answer.
 
-    An annotator's error then fails the instance only. Judges are annotators too.
+    If an annotator asks no judge, its error then fails the instance only. The replacement also lets
+    the clients of judges see the judged question (`session.judging`).
     """
 
     def process(self: Any, annotators: list[Any], state: RequestState) -> RequestState:

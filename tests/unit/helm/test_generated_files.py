@@ -13,7 +13,7 @@ import yaml
 from builders import plan
 from eval_factory.helm import command
 from eval_factory.helm.command import (
-    Program,
+    Arguments,
     benchmark_files,
     deployment_of,
     model_files,
@@ -108,7 +108,7 @@ def test_the_jurys_own_form_is_told_to_helm_run(tmp_path: Path) -> None:
 
 def test_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     # none beside Python
-    monkeypatch.setattr(command, "helm_program", lambda name, _upstream: Program([name]))
+    monkeypatch.setattr(command, "helm_program", lambda name, _upstream: Arguments([name]))
     ehrshot = {
         "config.type": "ehrshot",
         **{f"config.params.{name}": value for name, value in EHRSHOT.items()},
