@@ -650,7 +650,8 @@ def difference_of(
     """Return the difference (b - a) over the instances with a value in both results.
 
     Args:
-        a: the values of the first result. The clusters of the first result are used for both.
+        a: the values of the first result. The clusters of the first result are used for both; if it
+            has none, those of the second result.
         b: the values of the second result.
         keys: the ids of the instances.
         scale: the scale of the metric. If it is None and each instance is a case of a rubric, the
@@ -662,8 +663,11 @@ def difference_of(
         changes = list(map(operator.sub, values_b, values_a))
         scale = _scale_of_cases(changes, [a.lowest[key] for key in keys])
     clusters = None
-    if a.clusters:
-        clusters = [_cluster_of(a, key) for key in keys]
+    clustered = a
+    if not a.clusters:
+        clustered = b
+    if clustered.clusters:
+        clusters = [_cluster_of(clustered, key) for key in keys]
     return paired.paired_difference(values_a, values_b, clusters=clusters, scale=scale)
 
 

@@ -324,6 +324,7 @@ def _reasons_across_programs(a: Side, b: Side) -> Iterator[Reason]:
     questions already show that the data are the same.
     """
     pair = f"{a.label} and {b.label}"
+    yield from _only_one_demo(a, b)
     if prompts := _different_prompts(a, b):
         yield Reason("prompts", f"{pair} were asked in different words: {prompts}")
     yield from _different_readers(a, b)

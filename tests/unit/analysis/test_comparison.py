@@ -192,6 +192,13 @@ def test_clusters_are_counted_and_who_has_none_stands_alone(tmp_path: Path) -> N
     one = only([written(tmp_path / values, result(rows(values))) for values in ("0000", "1101")])
     assert one.paired.clusters == 3
     assert one.paired.p_value == 0.5  # of 3 sources, 2 flipped
+    without = [replace(record, cluster=None) for record in rows("0000")]
+    folders = [
+        written(tmp_path / "a", result(without)),
+        written(tmp_path / "b", result(rows("1101"))),
+    ]
+    assert only(folders).paired.clusters == 3
+    assert only(folders[::-1]).paired.clusters == 3
 
 
 def test_main_metrics_that_differ_are_a_reason(tmp_path: Path) -> None:

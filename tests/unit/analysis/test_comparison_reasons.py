@@ -18,7 +18,7 @@ from eval_factory.analysis.comparison_reasons import (
     reasons_of,
     values_of,
 )
-from eval_factory.core.results import DEMO, InstanceRecord, Score, TaskResult
+from eval_factory.core.results import DEMO, ImportedFrom, InstanceRecord, Score, TaskResult
 from eval_factory.report.reader import StoredResult
 from eval_factory.scoring.methods import STATISTICS_VERSION
 from facts import each_says, says
@@ -166,6 +166,10 @@ def test_demos_are_compared_with_each_other_and_with_no_model() -> None:
     assert reason.name == "reportable"
     (reason,) = reasons_against(model, side("A", **demo))
     assert reason.name == "reportable"
+    imported = replace(PROVENANCE, imported=ImportedFrom("inspect_ai", "1", {}, ()))
+    foreign = side("B", provenance=imported)
+    names = [reason.name for reason in reasons_against(side("A", **demo), foreign)]
+    assert names == ["reportable", "program"]
 
 
 def test_what_may_differ() -> None:
