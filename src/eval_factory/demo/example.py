@@ -53,7 +53,7 @@ TABLES = {"sample_medical_qa": "sample/data.csv"}
 
 
 def packaged_data(run_spec: str) -> dict[str, str]:
-    """Return a dict from the name of the packaged file that a run spec reads to its SHA-256.
+    """Return the SHA-256 of the packaged file that a run spec reads, as `{name: SHA-256}`.
 
     The dict is empty if the run spec reads no packaged file.
     """

@@ -154,7 +154,8 @@ Some benchmarks allow one token: "I stand by my answer: C." would be cut off.
 class ConfidenceForm:
     """One form of numbers in a reply that states a confidence."""
 
-    # dict from a reply to its confidence; None if no confidence is read from the reply
+    # dict from a reply to its confidence if the prompt asked for a number from 0 to 100; None if no
+    # confidence is read from the reply
     examples: Mapping[str, float | None]
     pattern: re.Pattern[str]
     # the number that means certainty, such as 100; None: the second number of the match

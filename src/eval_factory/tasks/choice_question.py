@@ -48,7 +48,11 @@ class ChoiceQuestion:
 
     def extra_data(self) -> dict[str, str]:
         """Return the groups and the cluster, which HELM stores as the instance's extra data."""
-        return {**self.groups, **dict([self.cluster] if self.cluster else [])}
+        extra_data = dict(self.groups)
+        if self.cluster is not None:
+            kind, name = self.cluster
+            extra_data[kind] = name
+        return extra_data
 
 
 def options_shown(prompt: str) -> dict[str, str]:

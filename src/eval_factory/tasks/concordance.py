@@ -2,9 +2,10 @@
 
 A question states a case, a hypothesis and a new finding. The model rates how the finding changes
 the probability of the hypothesis: from -2 (much less likely) to +2 (much more likely). Experts
-answered the same question. The credit of a rating is a quotient of two numbers: of the experts who
-chose this rating, and of the experts who chose the most frequent rating (B. Charlin et al.,
-Teaching and Learning in Medicine 12:189-195, 2000).
+answered the same question. The credit of a rating is computed as in B. Charlin et al., Teaching and
+Learning in Medicine 12:189-195, 2000:
+
+    credit = (experts who chose this rating) / (experts who chose the most frequent rating)
 """
 
 from __future__ import annotations

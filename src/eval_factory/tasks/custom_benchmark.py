@@ -409,7 +409,7 @@ def _check_table(
         prompt_with_options = prompt
     # `dict.fromkeys` removes repeated columns and preserves their order.
     columns_used = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
-    # Without all columns, the prompt cannot be filled in: the pictures are checked without it.
+    # A prompt that names unknown columns cannot be filled in. Pictures are then checked without it.
     pictures.template = prompt if set(columns_used) <= set(header) else ""
     row_count = custom_table.check_rows(
         file, header, columns_used, findings, pictures, prompt_with_options

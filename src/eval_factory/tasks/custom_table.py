@@ -295,7 +295,7 @@ def check_columns(
         )
 
 
-MAX_NAMED = 3  # the maximum number of notes on options with the same text
+_MAX_EQUAL_OPTION_NOTES = 3  # the maximum number of notes on options with the same text
 _VERDICTS = frozenset(["y", "n", "t", "f", "yes", "no", "true", "false", "maybe"])
 """Right answers that judge a listed statement ("is it true?") instead of choosing an option."""
 
@@ -345,9 +345,10 @@ class RightAnswerCheck:
 
         Return False if all right answers are verdicts ("yes" to "is it true?").
         """
-        if self._has_uncompared_row or self._verdict_count == self._forms.count:
+        rows_with_options = self._forms.count
+        if self._has_uncompared_row or self._verdict_count == rows_with_options:
             return False
-        return len(self._word_problems) == self._forms.count
+        return len(self._word_problems) == rows_with_options
 
     def add(self, number: int, question: object, correct: str | None) -> None:
         """Record a row's question and right answer.
@@ -380,6 +381,7 @@ class RightAnswerCheck:
         answer = correct.strip()
         letters = list(options)
         if not options:
+            # Each answer of the row that is a capital letter counts as the letter of an option.
             letters = sorted({*incorrect, answer} & set(LETTERS))
         self._has_option_letter |= answer in letters
         incorrect_are_letters = incorrect and set(incorrect) <= set(LETTERS)
@@ -434,6 +436,7 @@ class RightAnswerCheck:
         form = self._forms.form()
         problems = list(self.problems)
         if form is not None and not self._has_uncompared_row:
+            # The right answers are mapped to letters, so it is no problem if one is not an option.
             findings.notes.append(
                 f"the right answers ({CORRECT}) of {file.name} are {form}: "
                 "each is mapped to the letter of its option"
@@ -442,7 +445,7 @@ class RightAnswerCheck:
             problems += self._letter_problems
             if self._has_option_letter or self._is_each_wrong():
                 problems += self._word_problems
-        findings.notes += self._equal_option_notes[:MAX_NAMED]
+        findings.notes += self._equal_option_notes[:_MAX_EQUAL_OPTION_NOTES]
         problems = file_problems.merged_by_message(problems)
         findings.problems += file_problems.shortened(problems, f"{file}: ", f"its {self.noun}s")
         if self._repeated:

@@ -85,7 +85,9 @@ class ReadFile(Generic[Row]):
         wrong_form: str = "",
         form_errors: tuple[type[Exception], ...] = (),
     ) -> Iterator[None]:
-        """Add a problem if the block of the `with` statement fails or reads no rows.
+        """Add a problem if the block of the `with` statement reads no rows or raises an exception.
+
+        Only UnicodeDecodeError and `form_errors` become problems. Other exceptions are not caught.
 
         Args:
             path: the path of the file that the block reads.

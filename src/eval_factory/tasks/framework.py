@@ -262,8 +262,8 @@ class ClusterRule(_Record):
                 ) from None
             if groups != 1:
                 raise ValueError(f"the cluster's `text` must have one group, it has {groups}")
-        looks_up = (bool(self.records), self.key is not None, bool(self.labels))
-        if any(looks_up) and not (all(looks_up) and self.text is not None):
+        are_set = (bool(self.records), self.key is not None, bool(self.labels))
+        if any(are_set) and not (all(are_set) and self.text is not None):
             raise ValueError("`records`, `key` and `labels` need each other, and they need `text`")
 
     def value_in(self, text: str, fields: Mapping[str, Any]) -> str | None:
@@ -487,7 +487,10 @@ class Framework(_Record):
 
 
 def framework_path(package: Path = _PACKAGE) -> Path:
-    """Return the path of `framework.yml`: in the installed package, or at the top of a checkout."""
+    """Return the path of `framework.yml`: in the installed package, or at the top of a checkout.
+
+    `package`: the folder of the installed package; only tests set another folder.
+    """
     packaged = package / _FILE_NAME
     if packaged.is_file():
         return packaged

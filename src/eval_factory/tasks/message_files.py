@@ -154,7 +154,9 @@ class Conversation:
     correct: str | None = None  # the right answer
     incorrect: tuple[str, ...] = ()  # wrong answers
     further_fields: Mapping[str, str] = field(default_factory=dict)
-    """All other fields of the line as texts, including `cluster`; stored with the instance."""
+    """The other fields of the line that are not null, as texts; stored with the instance. `cluster`
+    is one of them.
+    """
     pictures: tuple[str, ...] = ()  # the pictures' paths, in the order of the marks
 
 
@@ -330,8 +332,8 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
 
     Raises OSError if the file cannot be read.
     """
-    # `_case_problems` and `_case` expect rows in the structure of HealthBench.
-    converted = _as_healthbench if form == PROFESSIONAL else dict
+    # `_case_problems` and `_case` expect rows in the structure of HealthBench. `dict` copies a row.
+    convert = _as_healthbench if form == PROFESSIONAL else dict
     id_key = _FIELD_NAMES[form].id
     content = read_rows(
         path,
@@ -339,8 +341,8 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
         example_key=id_key,
         row_noun="case",
         rows_noun="cases",
-        problems_of=lambda row: _case_problems(converted(row), form),
-        row_of=lambda row: _case(converted(row), form),
+        problems_of=lambda row: _case_problems(convert(row), form),
+        row_of=lambda row: _case(convert(row), form),
     )
     clusters = [case.cluster for case in content.rows]
     answers = [case.answer for case in content.rows]
@@ -365,9 +367,9 @@ def _plain_criterion(criterion: Any) -> Any:
 def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of HealthBench Professional (arXiv 2604.27470; MIT) in HealthBench's structure.
 
-    The messages, the criteria and the tags are each in one field, with the name that
-    `_FIELD_NAMES` has for HealthBench Professional: error messages name this field. A row may also
-    hold a physician's answer, which is not used for the score.
+    The result has one field each for the messages, the criteria and the tags. The names of these
+    fields (`conversation.messages` ...) are in `_FIELD_NAMES`. Error messages use these names. A
+    row may also contain a physician's answer, which is not used for the score.
     """
     names = _FIELD_NAMES[PROFESSIONAL]
     conversation = row.get("conversation")

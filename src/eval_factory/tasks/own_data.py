@@ -79,7 +79,7 @@ def _problems_of_file(file: Path, entry: FileLayout) -> list[str]:
         number_not_shown = sum(1 for _ in content_problems)  # the generator continues after `shown`
     except UnicodeDecodeError:
         return [f"{file}: {not_utf8(file)}"]
-    except Exception as error:  # any type: the readers of six formats raise their own exceptions
+    except Exception as error:  # any type: each format's reader raises exceptions of its own
         return [f"{file}: cannot be read: {type(error).__name__}: {error}"]
     problems = [f"{file}: {problem}" for problem in shown]
     if number_not_shown:
@@ -339,8 +339,8 @@ def _line_problems(file: Path, entry: FileLayout) -> Iterator[str]:
         yield f"has no line that has text both in this file and in {second.name}"
 
 
-def _named_entries(layout: Sequence[FileLayout], values: _Values) -> Iterator[FileLayout]:
-    """Yield the layout of each file, with the values of parameters in the file's name."""
+def _entries_with_values(layout: Sequence[FileLayout], values: _Values) -> Iterator[FileLayout]:
+    """Yield the layout of each file, with the values of parameters filled in."""
     for entry in layout:
         yield entry.with_values(values)
 
@@ -352,7 +352,7 @@ def described_layout(layout: Sequence[FileLayout], values: _Values) -> Iterator[
         layout: the files that the task needs.
         values: the values of the task's parameters, which the names of files may contain.
     """
-    for entry in _named_entries(layout, values):
+    for entry in _entries_with_values(layout, values):
         description = f"{DATA_PATH}/{entry.file}"
         if entry.file is None:
             description = f"{DATA_PATH} itself is a file"
@@ -399,7 +399,7 @@ def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[
         A dict from `data_path/NAME` to the file; the key is `data_path` if `path` is the file.
     """
     files_found: dict[str, Path] = {}
-    for entry in _named_entries(layout, values):
+    for entry in _entries_with_values(layout, values):
         if entry.file is None:
             files = {DATA_PATH: path}
         else:
@@ -423,7 +423,7 @@ def problems_of_data(layout: Sequence[FileLayout], path: Path, values: _Values) 
         values: the values of the task's parameters, which the names of files may contain.
     """
     problems = []
-    for entry in _named_entries(layout, values):
+    for entry in _entries_with_values(layout, values):
         if entry.file is None:
             if path.is_file():
                 problems += _problems_of_file(path, entry)

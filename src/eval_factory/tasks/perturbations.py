@@ -43,7 +43,8 @@ class Family:
         about: a clause that describes the change.
         why_safe: a clause that gives the reason why the right answer stays the same.
         needs: the words or values that a question must contain for the family to apply.
-        change: a function that returns the changed text; None if the family does not apply.
+        change: a function that returns the changed text. If the family does not apply, the function
+            returns None or the unchanged text.
         unchecked: True if a clinician must read the changed questions, because the word lists do
             not cover every case.
     """

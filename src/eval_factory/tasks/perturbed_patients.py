@@ -110,8 +110,10 @@ def with_other_sex(parts: PromptParts) -> str | None:
 
     None is returned in each of these cases:
 
-    - The text is not about one known patient.
-    - Words for both sexes occur, or the unchanged text has a word for one sex.
+    - The text is not about one known patient, or a word for a person does not fit the age.
+    - No word for a sex occurs, or words for both sexes occur.
+    - The unchanged text has a word for one sex.
+    - A word for a sex is in capitals, or is a pronoun whose replacement is uncertain.
     - The answer may depend on the sex.
     """
     patient = patient_of(parts.text)

@@ -182,7 +182,7 @@ def with_name(parts: PromptParts) -> str | None:
     patient = patient_of(parts.text)
     if patient is None or _NAMED.search(parts.text):
         return None
-    # Titles are in this list: a text with several surnames is not changed.
+    # `name_stops` contains all titles, so a text with several surnames is not changed.
     if has_word_of(parts, word_lists().name_stops):
         return None
     name = parts.rng.choice(word_lists().names[sex_of(parts.text)])

@@ -1,7 +1,7 @@
 """Perturbs questions word by word: typing errors, case, blanks, synonyms, spelling, drug names.
 
-Each function of a family takes the parts of a question, and returns the changed `parts.text`. None
-is returned if the family does not apply.
+Each function of a family takes the parts of a question, and returns the changed `parts.text`. If
+the family does not apply, the function returns None or the unchanged `parts.text`.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 The form is that of arXiv 2505.08775, section 6 (MIT). A file has JSON lines, and each line is about
 one criterion of one answer. The fields of a line are `prompt` (or `prompt_id`), `completion`,
-`rubric`, `category`, `binary_labels` and `anonymized_physician_ids`. A further field holds the
-judge's decision. If eval-factory asks judges itself, a line has all texts that are shown to a judge
-instead of this field.
+`rubric`, `category`, `binary_labels` and `anonymized_physician_ids`. A further field has the
+judge's decision. If eval-factory asks judges itself, this field is not needed, but each line must
+have all texts that a judge sees.
 
 Error messages never quote the value of a field, because the value may be patient data.
 """

@@ -153,8 +153,9 @@ def metamedqa_question(row: DataRow) -> ChoiceQuestion:
 def medexqa_question(row: DataRow) -> ChoiceQuestion:
     """Convert a row of MedExQA (Kim et al. 2024, arXiv 2406.06331).
 
-    A question has four choices. The data set has a file for each of five professions. The two
-    columns with explanations are not used.
+    A question has four choices. The data set has a file for each of five professions. The column
+    `specialty` has the profession (see `published_rows.rows_without_header`). The two columns with
+    explanations are not used.
     """
     options = {letter: row.get(letter) for letter in "ABCD"}
     choices, right = chosen_options(
@@ -235,8 +236,8 @@ def _text_or_empty(row: DataRow, column: str) -> str:
 def longhealth_question(row: DataRow) -> ChoiceQuestion:
     """Convert a row of LongHealth, task 1 (Adams et al. 2024, arXiv 2401.14490).
 
-    The row holds a question and all documents of its patient (see `patient_rows`). `correct` is
-    the text of the right choice.
+    The row has a question and all documents of its patient (see `published_rows.patient_rows`).
+    `correct` is the text of the right choice.
     """
     options = {f"answer_{letter}": row.get(f"answer_{letter}") for letter in "abcde"}
     right_text = _plain(cell_text(row, "correct"))

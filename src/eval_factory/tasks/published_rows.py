@@ -87,7 +87,8 @@ def _text_of(path: Path) -> str:
 def rows_without_header(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, DataRow]]:
     """Yield (position, row) for each row of a table with tabs between the columns.
 
-    The file name states the profession, which becomes the column `specialty`.
+    MedExQA has one such file for each profession (`biomedical_engineer_test.tsv`). The profession
+    in the file's name becomes the column `specialty`.
     """
     csv.field_size_limit(MAX_CELL_LENGTH)
     specialty = path.stem.removesuffix("_test")

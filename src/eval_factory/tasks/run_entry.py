@@ -307,7 +307,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
         arguments[key] = os.path.abspath(os.path.expanduser(arguments[key]))
     # The tasks of framework.yml with the same run spec state further facts about this run spec.
     known_tasks = [task for task in framework.evaluations if task.helm.run_spec == entry.name]
-    main_metrics = [*spec.main_metrics, *(task.helm.main_metric for task in known_tasks)]
+    candidates = [*spec.main_metrics, *(task.helm.main_metric for task in known_tasks)]
     notes: list[str] = []
     for task in known_tasks:
         if _has_fixed_values_of(task, entry):
@@ -331,7 +331,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
             run_spec=entry.name,
             scenario=spec.scenario or entry.name,
             upstream=upstream,
-            main_metric=main_metrics[0] if main_metrics else None,
+            main_metric=candidates[0] if candidates else None,
             judges=tuple(framework.judges) if spec.has_jury else (),
             is_run_entry=True,
             arguments=arguments,

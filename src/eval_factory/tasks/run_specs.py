@@ -158,7 +158,10 @@ def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str
 
 
 def needs_permission(run_spec: str, spec: IndexedRunSpec) -> bool:
-    """Return True if the run spec can execute answers, and the user must allow the execution."""
+    """Return True if the run spec can execute answers, and the user must allow the execution.
+
+    The arguments of a run may prevent the execution: `execution_refusal` considers the arguments.
+    """
     return bool(spec.executes) and run_spec not in NEEDS_NO_PERMISSION
 
 
