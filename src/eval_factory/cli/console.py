@@ -75,7 +75,7 @@ def write_record(stdout: TextIO, record: Mapping[str, Any]) -> None:
 def discard_output(stream: TextIO) -> None:
     """Discard everything that is in the stream's buffer or is written later.
 
-    The stream's file descriptor becomes one of the null device.
+    The stream's file descriptor then refers to the null device.
     """
     with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as null_device:
         os.dup2(null_device.fileno(), stream.fileno())
@@ -119,6 +119,7 @@ def prepare_streams() -> None:
         except OSError:
             # `os.open` uses the lowest free descriptor, which is the closed one
             os.open(os.devnull, os.O_RDWR)
+    # The second condition prevents an endless loop of restarts.
     if not _is_utf_8(sys.getfilesystemencoding()) and os.environ.get("PYTHONUTF8") != "1":
         os.environ["PYTHONUTF8"] = "1"
         # The program replaces itself by a new start of itself.
@@ -146,12 +147,13 @@ _MIN_WIDTH = 20  # the minimum width of a text, in characters
 def text_width(stream: TextIO) -> int:
     """Return the width of a text on this stream, from 20 to 80 characters.
 
-    The width is that of the terminal, or else the environment variable COLUMNS, or else 80.
+    The width is the environment variable COLUMNS, or else that of the terminal, or else 80.
     """
     width = _WIDTH
     if stream.isatty():
         import shutil  # imported late: it imports four compression modules
 
+        # This function also reads COLUMNS.
         # 24: the usual number of lines, which is not used here
         width = shutil.get_terminal_size(fallback=(_WIDTH, 24)).columns
     else:

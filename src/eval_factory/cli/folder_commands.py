@@ -227,8 +227,8 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
 def has_window_browser(env: Mapping[str, str], platform: str = sys.platform) -> bool:
     """Return True if a browser with a window can be opened.
 
-    Without a screen, Python would open a browser in the terminal, such as lynx. It would take over
-    the terminal of this command, and cannot show the pages.
+    Without a screen, Python would open a browser in the terminal, such as lynx. Such a browser
+    would take over the terminal of this command, and cannot show the pages.
     """
     return platform in ("darwin", "win32") or any(
         env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")

@@ -12,7 +12,8 @@ from eval_factory.cli.console import HomePath
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
 
-FORMATS = ("inspect", "lm-eval", "helm", "eee", "table")  # the names of the formats of a source
+FORMATS = ("inspect", "lm-eval", "helm", "eee", "table")
+"""The same formats as `importing.formats.FORMATS`; that module is slow to import."""
 
 
 @click.command("import")

@@ -318,8 +318,9 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
         write_atomic(output, translation.text)
     command = "run_suite" if "suite" in translation.document else "run_eval"
     options = f"--run_config {shlex.quote(str(output))} --dry_run"
-    config_section = translation.document.get("config")  # a suite has no such section
-    if config_section is not None and "type" not in config_section:  # it names no task
+    config_section = translation.document.get("config")  # None for a suite
+    # A run config without the key `type` names no task.
+    if config_section is not None and "type" not in config_section:
         options += " --eval_type TASK"
     screen.write(own_lines(f"{output}: written; next: eval-factory {command} {options}\n"))
 

@@ -328,7 +328,7 @@ class SuiteScreen(SuiteObserver):
         self._folder = folder
         self._reader = SuiteReader(folder)
         self._clock = clock
-        # the time of the last call of `tick` that read the state; 0 to read it at the next call
+        # the time at which `tick` last read the state; 0: the next call reads the state at once
         self._last_tick = 0.0
         self._records = records
         self._live: Live | None = None
@@ -500,6 +500,7 @@ def watch(
                 if record != last_record:
                     stdout.write(f"{record}\n")
                 last_record = record
+            # `stdout` has no file descriptor, so its reader is looked for at `sys.stdout`.
             if status.state != suite_status.RUNNING or has_no_reader(sys.stdout):
                 break
             if screen is not None:

@@ -320,6 +320,7 @@ def _facts(record: Record) -> list[str]:
         "public since": published,
         "tried by us on": record.get("tried"),
         "reasoned answers": _reasoned_answers(record),
+        # the families of changes of words, for the setting `perturb`
         "other words": _joined(record["perturb"] or ["none"]) if "perturb" in record else "",
         "tags": _joined(record.get("tags")),
         "run spec": record.get("run_spec"),
@@ -451,7 +452,7 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
     for record in records:
         arguments = []
         for name, properties in record["parameters"].items():
-            # `(needed)` is left out: a name without a default or a type says enough.
+            # `(needed)` is left out: a needed argument differs by having no `=default`.
             arguments.append(run_entry.signature(name, properties).replace(" (needed)", ""))
         if record["any_parameter"]:
             arguments.append("...")

@@ -113,9 +113,9 @@ def with_reader_score(result: TaskResult) -> TaskResult | None:
 
     A score that an older version of the reader added is replaced.
 
-    Returns None if nothing is added:
-    - because the source itself has this score, or the current reader has added it already;
-    - because there are no answers, or the right option of an answer is not known.
+    Returns None in each of these cases:
+    - The source itself has this score, or the current reader has added the score already.
+    - There are no answers, or the options or the right option of an answer are not known.
     """
     imported = result.provenance.imported
     is_added_score = imported is not None and READER_METRIC in imported.added
@@ -225,7 +225,8 @@ def _validity(
     reason_of_run = why_not_reportable(
         judged.result, judged.extra.get("min_coverage", DEFAULT_MIN_COVERAGE)
     )
-    # Low coverage and a missing main score are not stored in `not_reportable`.
+    # Low coverage and a missing main score are not stored in `not_reportable`. If no reason is
+    # stored, `reason_of_run` is one of these two.
     if reason_of_run is not None and not judging.not_reportable:
         first_line = reason_of_run.partition("\n")[0]
         reasons.append(f"of the judges: {first_line.removeprefix('NOT REPORTABLE: ')}")

@@ -91,15 +91,15 @@ def write_judged_answers(stored: StoredResult, judging: Judging, folder: Path) -
             cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    has_sources = _shares_sources(stored)
+    has_clusters = _has_clusters(stored)
     written = 0
     with atomic_file(folder / ANSWERS_FILE, mode=PRIVATE) as file:
         for number, record in numbered_answers(stored.result.instances):
             line = _answer_line(number, record, judging)
             if line is None:
                 continue
-            if has_sources:
-                # Repeats of a question have the same id here, and so the same cluster.
+            if has_clusters:
+                # Repeats of a question have the same `record.id`, and so the same cluster.
                 line["cluster"] = record.cluster or record.id
             file.write(json.dumps(line) + "\n")
             written += 1
@@ -109,15 +109,17 @@ def write_judged_answers(stored: StoredResult, judging: Judging, folder: Path) -
     document.setdefault("name", "judged")
     document.setdefault("description", _DESCRIPTION)
     if judging.cases is None:
-        document.pop("prompt_file", None)  # a benchmark of conversations must not have a prompt
+        # The answers are written as conversations, whose benchmark must not have a prompt. The
+        # judges' prompt is a different `prompt_file`: that of a metric.
+        document.pop("prompt_file", None)
         document["has_answers"] = True
         document["metrics"] = _metrics_with_copied_prompt(judging, folder)
     write_atomic(folder / BENCHMARK_FILE, to_yaml(document))
     return folder / BENCHMARK_FILE
 
 
-def _shares_sources(stored: StoredResult) -> bool:
-    """Return True if answers may share a source: a cluster, or a question that was repeated."""
+def _has_clusters(stored: StoredResult) -> bool:
+    """Return True if an answer belongs to a cluster, or answers a repeat of a question."""
     records = stored.result.instances
     return any(record.trial > 0 or record.cluster is not None for record in records)
 

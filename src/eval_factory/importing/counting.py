@@ -1,7 +1,7 @@
 """Counts the samples of another program's run in one pass.
 
-The counts contain the values by metric, the numbers of problems, the groups, and the scores of
-answers that need no model.
+The counts contain the values by metric, the numbers of problems, the groups, and the scores that
+are possible without a model.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class SampleCounts:
     # SHA-256 of a prompt -> number of samples with this prompt
     _prompts: Counter[bytes] = field(default_factory=Counter)
     _keys: set[SampleKey] = field(default_factory=set)
-    _with_options: int = 0  # the number of questions whose right options are known
+    _with_right_options: int = 0  # the number of questions whose right options are known
     # For three ways to answer without a model: the number of questions answered rightly.
     # letter -> number, if every answer is this letter
     _right_if_always: Counter[str] = field(default_factory=Counter)
@@ -181,7 +181,7 @@ class SampleCounts:
         """Count the ways to answer without a model that answer this question rightly."""
         if not sample.options or not sample.right_options:
             return
-        self._with_options += 1
+        self._with_right_options += 1
         for index in sample.right_options:
             self._right_if_always[chr(ord("A") + index)] += 1
         lengths = [len(option) for option in sample.options]
@@ -215,7 +215,7 @@ class SampleCounts:
         metric has no values, or values other than 0 and 1.
         """
         questions = self.questions
-        if not questions or self._with_options < questions:
+        if not questions or self._with_right_options < questions:
             return None
         main = self.values.get(self.main_metric, {})
         if not main or not set(main.values()) <= {0.0, 1.0}:
@@ -247,7 +247,7 @@ class SampleCounts:
             filtered=self.filtered,
             unparsed=self.unparsed,
             refused=self.refused,
-            unreadable=self.unparsed,
+            unreadable=self.unparsed,  # an import counts no other answers as unreadable
         )
 
 

@@ -105,7 +105,7 @@ class _Evaluation:
     name: str
     main_metric: str
     reported: Mapping[str, ReportedValue]  # metric -> reported value
-    metrics: Mapping[str, str]  # evaluation_result_id -> metric
+    metric_by_result_id: Mapping[str, str]  # `evaluation_result_id` -> metric
     stated_samples: int | None  # the number of samples of the main metric; None if not stated
     dataset: str | None
 
@@ -145,13 +145,14 @@ def _evaluations(path: Path, document: Mapping[str, Any]) -> list[_Evaluation]:
 def _evaluation(path: Path, name: str, results: Sequence[Mapping[str, Any]]) -> _Evaluation:
     """Return one evaluation with its results that have a value.
 
-    The main metric is the one that an export of eval-factory has marked, or else the first metric.
+    The main metric is the metric that an export of eval-factory has marked, or else the first
+    metric.
 
     Raises:
         SourceError: no result has a value.
     """
     reported = {}
-    metrics = {}
+    metric_by_result_id = {}
     sample_counts = {}
     marked = None
     for metric, result in zip(_metric_names(path, name, results), results, strict=True):
@@ -166,7 +167,7 @@ def _evaluation(path: Path, name: str, results: Sequence[Mapping[str, Any]]) -> 
         reported[metric] = ReportedValue(value, number_of(stderr), higher_is_better)
         sample_counts[metric] = count_of(uncertainty.get("num_samples"))
         if result.get("evaluation_result_id"):
-            metrics[str(result["evaluation_result_id"])] = metric
+            metric_by_result_id[str(result["evaluation_result_id"])] = metric
         if (score_details.get("details") or {}).get("main_metric") == "true":
             marked = metric
     if not reported:
@@ -176,7 +177,7 @@ def _evaluation(path: Path, name: str, results: Sequence[Mapping[str, Any]]) -> 
         name,
         main_metric,
         reported,
-        metrics,
+        metric_by_result_id,
         stated_samples=sample_counts[main_metric],
         dataset=_dataset(results[0]),
     )
@@ -288,8 +289,8 @@ def _evaluation_and_metric(
     """
     result_id = str(line.get("evaluation_result_id"))
     for evaluation in evaluations:
-        if result_id in evaluation.metrics:
-            return evaluation.name, evaluation.metrics[result_id]
+        if result_id in evaluation.metric_by_result_id:
+            return evaluation.name, evaluation.metric_by_result_id[result_id]
     evaluation_of_line = by_name.get(str(line.get("evaluation_name")))
     if evaluation_of_line is None and len(evaluations) == 1:
         evaluation_of_line = evaluations[0]

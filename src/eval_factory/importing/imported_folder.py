@@ -108,7 +108,12 @@ def write_import(
     """
     rundir.forget_checksums()
     written = write_reports(
-        result, rundir, config=config, command=command, redactor=redactor, responses={}
+        result,
+        rundir,
+        config=config,
+        command=command,
+        redactor=redactor,
+        responses={},  # only eval-factory's own runs have stored responses
     )
     document = run_config(
         redactor.tree(config),
@@ -118,7 +123,7 @@ def write_import(
     )
     write_atomic(rundir.run_config, to_yaml(document))
     files = digests_of(rundir, runs=())  # an imported result has no run folders of HELM
-    files |= written.provenance.run_files
+    files |= written.provenance.run_files  # the files of the judges' run, if any
     write_checksums(rundir, written, files)
     return written
 

@@ -231,18 +231,18 @@ def _groups(run: ForeignRun, counts: SampleCounts) -> Groups:
     return scores_by_group(metric, counts.members, set(counts.failed), failed_as_zero=False)
 
 
-def _not_reportable(run: ForeignRun, scores: Mapping[str, Score], samples: int) -> list[str]:
+def _not_reportable(run: ForeignRun, scores: Mapping[str, Score], sample_count: int) -> list[str]:
     """Return the reasons why the result must not be reported; a reason may have lines of advice.
 
-    `samples` is the number of samples.
+    `sample_count`: the number of samples that the source has.
     """
     reasons = []
     stated = run.stated_samples
-    if samples and stated is not None and samples < stated:
+    if sample_count and stated is not None and sample_count < stated:
         reasons.append(
-            f"the source has {samples} of {stated} answers\n  import the complete source"
+            f"the source has {sample_count} of {stated} answers\n  import the complete source"
         )
-    if not samples:
+    if not sample_count:
         reasons.append(
             "the source has no answers, so that the value cannot be checked\n  "
             "import a source that has the answers to single questions"

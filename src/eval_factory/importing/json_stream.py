@@ -53,8 +53,8 @@ class _JsonText:
 
     def _read_more(self) -> None:
         """Read the next chunk of the file, and drop the text before the position."""
-        # For a long value, each chunk is as long as the text so far: the method `value` then parses
-        # the value from its beginning only a few times.
+        # After each chunk, the method `value` parses a long value again from its beginning. A chunk
+        # is therefore as long as the text so far: a few chunks are then enough.
         size = max(_CHUNK_BYTES, len(self._text) - self._position)
         content = self._file.read(size)
         self._bytes += len(content)

@@ -264,7 +264,11 @@ class Archive:
         return parsed(self._unpacked(entry), f"{self._path}: {one_line(name)}")
 
     def _unpacked(self, entry: zipfile.ZipInfo) -> bytes:
-        """Return the unpacked content of an entry. Raises SourceError if it exceeds the limit."""
+        """Return the unpacked content of an entry.
+
+        Raises:
+            SourceError: the entry is damaged, or the content exceeds the limit.
+        """
         location = f"{self._path}: {one_line(entry.filename)}"
         # Small entries may have any ratio: a chunk of text needs little memory.
         limit = min(MAX_ENTRY_BYTES, max(_CHUNK, entry.compress_size * MAX_RATIO))

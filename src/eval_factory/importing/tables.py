@@ -165,7 +165,11 @@ def _sample(
 
 
 def _score(text: str, location: str, column: str) -> float | None:
-    """Return the score in a cell; None if the cell is empty. Raises SourceError for other texts."""
+    """Return the score in a cell; None if the cell is empty.
+
+    Raises:
+        SourceError: the text is neither a number nor one of the words in `_SCORES_OF_WORDS`.
+    """
     word = text.strip().lower()
     if not word:
         return None

@@ -135,7 +135,7 @@ def credentials_of(
         first = endpoint.key_names[0]  # the endpoint's own variable
         variable_with_key = next((name for name in endpoint.key_names if values[name]), None)
         if variable_with_key is not None:
-            key = values[variable_with_key] or ""
+            key = values[variable_with_key] or ""  # `or` is for mypy: the value is not None here
             report.lines += _lines_about_key(endpoint, variable_with_key, key)
             continue
         if helm_credentials is None:
@@ -147,9 +147,9 @@ def credentials_of(
             report.added_keys[first] = helm_key
             report.lines.append(f"{first} is not set, setting to the key of {source}")
             report.lines.append(_usage_line(source, endpoint.role, helm_key))
-        elif (service := fallback_service(endpoint, services)) is not None:
+        elif (fallback := fallback_service(endpoint, services)) is not None:
             report.lines.append(
-                f"{first} is not set: {service.service} OAuth tokens sign in {endpoint.role}"
+                f"{first} is not set: {fallback.service} OAuth tokens sign in {endpoint.role}"
             )
         elif set(required) & set(endpoint.key_names):
             without_key.append(endpoint)
@@ -167,8 +167,9 @@ def _stripped_values(values: Mapping[str, str | None], env: Mapping[str, str]) -
     """Return the values from which white space was removed, by the name of their variable."""
     stripped = {}
     for variable, value in values.items():
+        # The default of `get` leaves out variables that are not set.
         if value != env.get(variable, value):
-            stripped[variable] = value or ""  # None: the variable has only white space
+            stripped[variable] = value or ""  # None: the variable is empty or has only white space
     return stripped
 
 

@@ -37,10 +37,10 @@ from eval_factory.tasks.oauth_services import services_in
 _TIMEOUT_S = 10.0  # the maximum wait for the answer to a probe, in seconds
 FEW_TOKENS = 1
 MORE_TOKENS = 512
-"""The limits of output tokens in a probe. Its first request asks for one token, which is cheapest.
+"""Two limits of output tokens in a probe. `_Probe._limits` chooses the limits to try.
 
-Reasoning models, and gateways that require a minimum, refuse such a low limit. The second request
-therefore asks for more tokens.
+A limit of one token is cheapest. Reasoning models, and gateways that require a minimum, refuse such
+a low limit. A second request therefore has a higher limit.
 """
 PING = "ping"
 GREY_PICTURE = (
@@ -83,8 +83,8 @@ def probe(
         A warning if a server did not answer, but may answer later; None if all servers answered.
 
     Raises:
-        PrerequisiteError: no server answers, or a server refuses the key, the model or the request,
-            and another attempt would not help.
+        PrerequisiteError: no server can be used, or a server refuses the key, the model or the
+            request in such a way that another attempt would not help.
     """
     if endpoint.batch:
         check_batches(endpoint, env, redactor, say)

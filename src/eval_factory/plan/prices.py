@@ -41,8 +41,8 @@ class Prices:
     """The prices of the endpoints of a run, by role."""
 
     known: Mapping[str, Price]
-    # the message for each role without a known price; an endpoint on the user's own machine is one
-    # of these too, although it is free
+    # the message for each role without a known price; these roles include endpoints on the user's
+    # own machine, although such endpoints are free
     unknown: Mapping[str, str]
 
 

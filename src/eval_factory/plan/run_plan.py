@@ -671,7 +671,7 @@ def servers_section(
 
     Args:
         endpoints: the endpoints of this run.
-        earlier_servers: the servers of earlier runs in the same folder, by role.
+        earlier_servers: the servers of the folder's last run, by role.
     """
     section = {}
     for endpoint in endpoints:

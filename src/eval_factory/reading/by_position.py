@@ -281,9 +281,9 @@ def begins_with_walk(document: Document) -> bool:
 
 
 def _is_walk_in_a_line(document: Document) -> bool:
-    """Return True if the first three clauses begin with labels in order, with the same sign.
+    """Return True if clauses begin with labels in order, with the same sign after each label.
 
-    Example: "A: ... B: ... C: ...".
+    Only the first three clauses that begin with a label count. Example: "A: ... B: ... C: ...".
     """
     # A single reason belongs to a first option that is the answer: "A. Ulcer\nReason: ...\nB. ...".
     if len(_REASONS.findall(document.text)) == 1:

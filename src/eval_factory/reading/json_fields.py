@@ -27,7 +27,8 @@ def answer_fields(text: str) -> list[str] | None:
     """Return the values of the fields that contain an answer; None if the text is not JSON.
 
     Return an empty list if the JSON objects have no field for an answer, or if its value is null.
-    If an object was cut off, its fields are found by a regular expression.
+    But if the objects have no such field and a text precedes the objects, return None. If an object
+    was cut off, its fields are found by a regular expression.
     """
     begin = _OBJECT.search(text)
     if begin is None:
@@ -39,8 +40,8 @@ def answer_fields(text: str) -> list[str] | None:
         return values
     matches = _FIELD_OF_CUT_OFF_OBJECT.findall(text)
     if matches:
-        # A match has the key, then the value in double quotes, in single quotes, or as a number or
-        # null. The other two are empty.
+        # A match has the key, then three groups: for a value in double quotes, in single quotes, or
+        # as a number or null. At most one group is not empty.
         return ["".join(match[1:]) for match in matches if match[3] != "null"]
     if text.lstrip().startswith("{"):  # the text is an object without a field for an answer
         return []
@@ -48,9 +49,9 @@ def answer_fields(text: str) -> list[str] | None:
 
 
 def _values_in(text: str, start: int) -> list[str] | None:
-    """Return the answers in all JSON objects after the position `start`.
+    """Return the answers in the JSON objects after the position `start`, in order.
 
-    Return None if the first object is not complete JSON.
+    The first incomplete object ends the search. Return None if no object is complete.
     """
     values: list[str] = []
     begin = _OBJECT.search(text, start)

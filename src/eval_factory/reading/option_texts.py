@@ -31,7 +31,7 @@ class OptionText:
 def option_texts(options: tuple[tuple[str, str], ...]) -> tuple[OptionText, ...]:
     """Return the texts that identify an option, the longest first.
 
-    A text of several options, and a text that is itself a label, are left out.
+    A text that several options have, and a text that is itself a label, are left out.
 
     Args:
         options: label and text of each option.
@@ -85,7 +85,8 @@ def mentions_by_text(words: Words, texts: Sequence[OptionText]) -> tuple[list[Me
     return mentions, taken
 
 
-# A token limit may cut off an option's text. The smallest number of letters that identify it then:
+# A token limit may cut off an option's text. These numbers of letters are enough to identify a
+# text that was cut off:
 MIN_LETTERS_OF_WORD = 8  # of the first word, if the text is cut after this word
 MIN_LETTERS_OF_CUT_WORD = 5  # of the first word, if the text is cut inside this word
 MIN_LETTERS_OF_LATER_WORD = 2  # of a later word, if the text is cut inside that word

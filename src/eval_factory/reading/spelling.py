@@ -1,8 +1,8 @@
 """Recognises words that differ only in their spelling.
 
-Two words are the same if one is the British spelling of the other, or if both are long and one has
-one letter less. Words with a different letter are different words: abduction and adduction,
-peroneal and perineal.
+Two words are the same if they are the British and the American spelling of a word, or if both words
+are long and differ by a single missing letter. Words with a different letter are different words:
+abduction and adduction, peroneal and perineal.
 """
 
 from __future__ import annotations
