@@ -315,6 +315,7 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
         metrics=(RUBRIC_METRIC,),
         instances=len(content.rows),
         sha256=_hashes(path, file),
+        # All cases have a cluster or none has (`read_rubric_file`). The same is true of answers.
         has_clusters=any(case.cluster is not None for case in content.rows),
         is_rubric=True,
         has_answers=any(case.answer is not None for case in content.rows),

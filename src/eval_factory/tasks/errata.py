@@ -37,7 +37,9 @@ class Erratum(StrictModel):
     metric: str | None = None
     """The metric that the defect falsifies; None if no corrected score is computed."""
     rule: str | None = None
-    """The name of the rule that computes the corrected score; None if `metric` is None."""
+    """The name of the rule that computes the corrected score; None if `metric` is None. A rule is a
+    function of `scoring/corrections.py` or of a plug-in.
+    """
     corrected: str | None = None
     """A description of the corrected score, which is reported next to HELM's score."""
     patched: str | None = None

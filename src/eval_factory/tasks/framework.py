@@ -96,7 +96,7 @@ def plug_ins() -> tuple[PlugIn, ...]:
                 (resources.files(point.module) / _PLUG_IN_FILE).read_text(encoding="utf-8")
             )
             unknown = sorted(set(document) - _PLUG_IN_KEYS)
-        # The import of the plug-in's module may raise any exception.
+        # The import of the plug-in's module may raise any exception. The file may be malformed.
         except (Exception, SystemExit) as error:
             unread = PlugIn(package, document={})
             raise unread.rejection(f"{type(error).__name__}: {error}") from error
