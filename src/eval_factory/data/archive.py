@@ -144,6 +144,7 @@ def unpack(
     if not archive_path.is_file():
         raise ConfigError(f"{archive_path}: is not a file")
     not_empty = ConfigError(f"{root}: already exists and is not empty; name another folder")
+    # A folder with files but without a manifest is refused by `bundle.staging` below.
     if (root / bundle.MANIFEST).exists() and not bundle.has_unfinished_change(root):
         raise not_empty
     manifest, manifest_bytes, total_size = _checked_manifest(archive_path, limit)
@@ -225,7 +226,7 @@ def _members(archive_path: Path, limit: int) -> Generator[tuple[tarfile.TarFile,
     """
     total = 0
     with gzip.open(archive_path, "rb") as zipped, _damage_reported(archive_path):
-        # The archive also has headers: 4 MiB and an eighth of the files' size are allowed for them.
+        # The archive also has headers. 4 MiB plus an eighth of `limit` are allowed for them.
         max_size_of_headers = (4 << 20) + limit // 8
         bounded: Any = _Bounded(zipped, limit + max_size_of_headers)
         # The `with` statement above closes the file.
@@ -313,6 +314,7 @@ def _checked_manifest(archive_path: Path, limit: int) -> tuple[bundle.Manifest, 
             )
         sizes = {file.path: file.size for file in manifest.files}
         for _, member in members:
+            # `pop` removes the entry, so that a second member of the same name is not found.
             if sizes.pop(member.name, None) != member.size:
                 raise PrerequisiteError(
                     f"{archive_path}: {member.name!r} is not in the manifest, has another size, "

@@ -279,7 +279,8 @@ PRESENTATION = "presentation"
 PERTURBATIONS = "perturbations"
 FILES = "files"  # the folder of files in a staging folder, next to the manifest
 
-# GitHub lists at most this number of files of a folder, so HELM never reads more
+# GitHub lists at most this number of files of a folder. HELM reads no further files, unless the
+# user sets the variable `ALL_FILES` of `core/helm_run_settings.py`.
 LIST_LIMIT = 1000
 
 
@@ -290,8 +291,8 @@ class Need:
     kind: str  # "file", "listing", "hub", "tiktoken" or "perturbation"
     name: str
     source: str  # the URL
-    paths: tuple[str, ...] = ()  # the paths of its files in the bundle; empty if it is missing
-    missing: str | None = None  # the missing path, for messages; None if nothing is missing
+    paths: tuple[str, ...] = ()  # the paths of those of its files that the bundle has
+    missing: str | None = None  # what is missing, as a text; None if nothing is missing
 
 
 def needs_of(
@@ -302,7 +303,8 @@ def needs_of(
     Args:
         task: the data that the task reads.
         manifest: the manifest of the bundle.
-        root: the folder with the lists of files that the manifest lists.
+        root: the folder of the bundle or of staged files. A scenario's list of files is read from
+            its subfolder `FILE_LISTS`.
         sources: the table of sources.
         all_files: True to need all files of a listing, not only the first `LIST_LIMIT`.
     """
@@ -445,7 +447,9 @@ class Staging:
         self.hub.clear()
 
     def path(self, relative: str, source: str) -> Path:
-        """Return the path at which to write a new file, and create its folder.
+        """Register a new file, create its folder, and return the path at which to write the file.
+
+        `commit` expects each registered file to exist.
 
         Args:
             relative: the path that the file will have in the bundle.
@@ -456,8 +460,8 @@ class Staging:
         self.source_of[relative] = source
         return target
 
-    def list_files(self, scenario: str, names: list[str], source: str) -> None:
-        """Stage the list of a scenario's text files, which `read_file_list` reads."""
+    def stage_file_list(self, scenario: str, names: list[str], source: str) -> None:
+        """Write the list of a scenario's text files, which `read_file_list` reads."""
         text = json.dumps({"source": source, "names": names}, indent=1, ensure_ascii=False) + "\n"
         self.path(f"{FILE_LISTS}/{scenario}.json", source).write_text(text, encoding="utf-8")
 

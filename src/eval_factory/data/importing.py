@@ -32,7 +32,7 @@ def describe_choice_file(path: Path, form: str, name: str) -> str:
 
     Args:
         path: the file.
-        form: the name of the published form that the file must have.
+        form: the name of the form that the file must have, a key of `published_forms.FORMS`.
         name: the name of the file for the error message.
 
     Raises:
@@ -88,7 +88,7 @@ def _stage_file_lists(folder: Path, sources: Sources, source: str, stage: bundle
         if task.listing is not None and scenario_folder.is_dir():
             # sorted by bytes, as git sorts them
             texts = sorted((path.name for path in scenario_folder.glob("*.txt")), key=os.fsencode)
-            stage.list_files(task.scenario, texts, source)
+            stage.stage_file_list(task.scenario, texts, source)
 
 
 def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bundle.Manifest:

@@ -457,7 +457,7 @@ def _pull_listing(
         raise FetchError(f"{url}: the answer is not a list of files") from None
     if len(blobs) < listing.count:
         raise FetchError(f"{url}: lists {len(blobs)} files; there should be {listing.count}")
-    stage.list_files(scenario, list(blobs), url)
+    stage.stage_file_list(scenario, list(blobs), url)
     base = sources.url(listing.files)
     say(f"{name}: {len(blobs)} files to download")
     with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as threads:

@@ -129,6 +129,7 @@ def how_to_get(plan: Plan, to: str) -> str:
     has_perturbation_files = bool(sources.perturbation_files(task))
     lines = []
     if has_perturbation_files or task.files or task.listing or task.hub or task.tiktoken:
+        # Only a run entry can name a perturbation in the command.
         if has_perturbation_files or name is None:
             task_argument = plan.task_name
         else:
@@ -499,8 +500,9 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     urls: list[str] = []
     for endpoint in plan.endpoints:
         for url in endpoint.urls:
-            # A model that its suite serves has a URL of the scheme `served`. Only the processes
-            # that ask the model know its servers; elsewhere, such a URL is left out below.
+            # A model that its suite serves has a URL of the scheme `served`. The variable
+            # `SERVED_AT` has the addresses of the model's servers. It is set only for processes
+            # that ask the model. Without this variable, the URL is left out below.
             urls += server_urls(url, env) if env.get(SERVED_AT) else [url]
         if endpoint.oauth is not None:
             token_url = env.get(variable_of(endpoint.oauth.service, "TOKEN_URL"))
@@ -563,8 +565,8 @@ def hash_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
         status = path.stat()
         times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
         record = {"path": str(path.resolve()), "size": status.st_size, **times}
-        # The known hash is correct if the file did not change: the complete record then equals the
-        # known record. The hash of a changed file is replaced below.
+        # The hash is copied from the known record. If the path, the size or a time differs from the
+        # known record, the hash is computed again below.
         records[name] = {**record, "sha256": known_records.get(name, {}).get("sha256")}
     changed = []
     for name, record in records.items():

@@ -35,8 +35,8 @@ def relative_path(text: str) -> str:
     """Return the path if it is relative and stays inside of the folder that it is relative to.
 
     Raises:
-        ValueError: the path is absolute, contains `.`, `..`, a backslash or control characters, is
-            not UTF-8, or is too long.
+        ValueError: the path is absolute, names a drive, contains a backslash or control characters,
+            is not UTF-8, or is too long; or a part of the path is empty, `.` or `..`.
     """
     parts = text.split("/")
     kinds = set(map(unicodedata.category, text))
@@ -109,7 +109,7 @@ class SourceFile(StrictModel):
     member: RelativePath | None = None
     """The path of the file in the zip archive at `url`; None if `url` is the file itself."""
     form: str | None = None
-    """The published form of a multiple-choice benchmark that the file must have."""
+    """The name of the form that the file must have, a key of `tasks.published_forms.FORMS`."""
 
 
 class Listing(StrictModel):
@@ -301,8 +301,8 @@ AUGMENTATION = "data_augmentation"
 def name_in_table(task_read: Task, framework: Framework, sources: Sources) -> str | None:
     """Return the name of the table's entry with the data that a task reads.
 
-    A run entry of HELM has the entry of the task that reads the same data. Returns None if there is
-    no entry.
+    For a run entry of HELM, the name of a task that reads the same data is returned. Returns None
+    if there is no entry.
     """
     if not task_read.helm.is_run_entry:
         if task_read.name not in sources.tasks:
@@ -337,7 +337,7 @@ def sources_of(
 ) -> TaskSources:
     """Return the data that a task reads with these values of its parameters.
 
-    For a run entry that is not in the table, only the data of its perturbations are returned.
+    If the table has no entry for the task, only the data of its perturbations are returned.
     """
     name = name_in_table(task_read, framework, sources)
     task = TaskSources(scenario=task_read.helm.scenario) if name is None else sources.tasks[name]

@@ -110,7 +110,7 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
         )
         reader.start()
         try:
-            spec.lock.share_with(process.pid)
+            spec.lock.share_with(process.pid)  # records the program in the lock's file
             line = spec.on_started()
             if process.stdin is not None:
                 # A program that has ended already breaks the pipe. The input is closed in any case.

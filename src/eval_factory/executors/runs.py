@@ -112,7 +112,11 @@ class Executor(Protocol):
         """
 
     def clean_up(self) -> None:
-        """Remove processes and keys of ended runs; their folders and logs stay."""
+        """Clean up after the runs; their folders and logs stay.
+
+        `LocalRuns` kills the processes of runs that have not ended. `SlurmRuns` deletes the keys of
+        ended jobs; queued jobs continue.
+        """
 
 
 GRACE_S = 15.0

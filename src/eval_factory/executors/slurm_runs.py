@@ -49,8 +49,8 @@ from eval_factory.executors.slurm import (
 )
 
 JUST_WRITTEN_S = 300.0
-"""A command that has not locked the suite deletes a file with keys only if it is at least this old,
-in seconds. A younger file may belong to tasks that are not queued yet.
+"""The minimum age, in seconds, of a file with keys that a command may delete if the command has not
+locked the suite. A younger file may belong to tasks that are not queued yet.
 """
 MAX_CANCEL_S = 120.0
 """The maximum time that `SlurmRuns.end` waits for the end of cancelled jobs, in seconds."""
@@ -170,8 +170,9 @@ def task_of_each_run(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict
 
 
 def arrays(runs: Iterable[ExecutorRun], max_size: int) -> Iterator[Sequence[ExecutorRun]]:
-    """Yield the runs of each array: runs with the same limit group and the same resources.
+    """Yield the runs of each array.
 
+    The runs of an array have the same limit group, resources and number of servers.
     More than `max_size` runs are split into several arrays. Runs that a single task does together
     (`SlurmSettings.serve`) are not split, because their array has only this task.
     """
@@ -336,7 +337,8 @@ def read_wave(path: Path) -> Wave:
 def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]) -> None:
     """Write the environment variables for the tasks into a file that only this user can read.
 
-    The file gets the allowed variables of `env`, and those with the names in `secrets`.
+    The file gets the allowed variables of `env` without `_NODE_VARIABLES`, and the variables with
+    the names in `secrets`.
     """
     names = {*(ALLOWED_VARIABLES - _NODE_VARIABLES), *secrets}
     passed_on = {name: value for name, value in env.items() if name in names}
@@ -544,8 +546,9 @@ class SlurmRuns:
                 self._clean_up_after(wave, jobs[wave.job_name])
 
     def forget_keys(self, *, older_than_s: float = 0.0) -> None:
-        """Delete the keys of waves that had no task left at the last call of `poll`.
+        """Delete the keys of waves that had no task left when the queue was last read.
 
+        Call `poll` first: without a known queue, the keys of all waves are deleted.
         Files that cannot be deleted are skipped: the folder may belong to another user.
 
         Args:
