@@ -168,8 +168,9 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
         )
     entries = [] if text is None else read_entries(text, origin)
     distinct = of_any_model(entries, reasoning=request.reasoning)
-    chosen = []  # 1 is the highest priority
+    chosen = []
     for entry in distinct:
+        # a smaller number is a higher priority
         if entry.priority is None or entry.priority <= leaderboard.priority:
             chosen.append(entry)
     evaluation = evaluation_of(request, leaderboard, env, chosen)
@@ -345,6 +346,7 @@ def _evaluations_of(
         used = {name.lower(): first.description for name, (first, *_) in entries_by_name.items()}
         name = plain_name
         number = 2
+        # a name can be used if no entry has it, or if it belongs to an entry with this description
         while used.get(name.lower(), entry.description) != entry.description:
             name = f"{plain_name}-{number}"
             number += 1
@@ -586,7 +588,7 @@ def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow
 
 
 def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
-    """Return the row of an entry whose run was started, and the exit code of the run."""
+    """Return the row of an entry by the report of its cell, and the exit code of the run."""
     row = BoardRow(
         run=entry.row_name,
         model_id=board.models[cell.target],
@@ -658,7 +660,9 @@ def write_rows(
     updated_models = set(models)
     other_models = [row for row in all_rows.pop(name, ()) if row.model_id not in updated_models]
     all_rows[name] = [*other_models, *rows]
-    written = {name: [asdict(row) for row in rows] for name, rows in all_rows.items()}
+    written = {
+        leaderboard: [asdict(row) for row in its_rows] for leaderboard, its_rows in all_rows.items()
+    }
     document = {"schema_version": 2, "leaderboards": written}
     write_atomic(
         SuiteDir(folder).leaderboard, json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -698,7 +702,7 @@ def runs_in_tables(
     for row in rows:
         run_folder = None if row.folder is None else folder / row.folder
         if run_folder is None or row.state != IN_TABLES:
-            state = None
+            state = None  # without a state, the row is left out below
         else:
             state = read_state(RunDir(run_folder))
         if run_folder is not None and state is not None and state.identity == row.identity:
@@ -835,14 +839,14 @@ def shortcoming(coded_rows: Sequence[tuple[BoardRow, int]]) -> EvalFactoryError 
     """
     failed_codes = []  # the exit codes of the failed runs
     kept_out = 0
-    started = 0  # runs that were not left out
+    attempted = 0  # all runs but those that were left out; also runs that failed to start
     for row, code in coded_rows:
         if row.state == _FAILED:
             failed_codes.append(code)
         if row.state == KEPT_OUT:
             kept_out += 1
         if row.state != _LEFT_OUT:
-            started += 1
+            attempted += 1
     remedy = "run the same command again: finished runs are kept, and stored answers are used again"
     if failed_codes:
         error_class: type[EvalFactoryError] = HelmError
@@ -852,7 +856,7 @@ def shortcoming(coded_rows: Sequence[tuple[BoardRow, int]]) -> EvalFactoryError 
         cause = "see above"
         if error_class is PrerequisiteError:
             cause = "because data or a package is missing"
-        return error_class(f"{len(failed_codes)} of {started} runs failed, {cause}\n  {remedy}")
+        return error_class(f"{len(failed_codes)} of {attempted} runs failed, {cause}\n  {remedy}")
     if kept_out:
         return NotReportableError(
             f"NOT REPORTABLE: {kept_out} runs are kept out of the tables\n  {remedy}"

@@ -84,8 +84,10 @@ class Catalogue(StrictModel):
 
     output_dir: str  # the default output folder; {name} is replaced by the leaderboard's name
     several: dict[str, dict[str, tuple[int, ...]]]
-    """Values of entry arguments that HELM expands to several runs. The dict maps the argument's
-    name and such a value to the values that the runs have instead.
+    """Values of entry arguments that HELM expands to several runs.
+
+    The key of the outer dict is the name of an argument. The inner dict maps such a value of the
+    argument to the values of the runs: one run for each of these values.
     """
     leaderboards: tuple[Leaderboard, ...]
 
@@ -214,7 +216,8 @@ def _read(path: Path) -> str:
 
 # The names of arguments of entries. The entries of a conf file name models in three ways: a group
 # of models (`model=text`), a particular model (`model=openai/gpt-4o,model_deployment=...`), or not
-# at all. `of_any_model` removes both arguments, because the target of a run determines its model.
+# at all. `of_any_model` removes `model` and `model_deployment`, because the target of a run
+# determines its model.
 _MODEL = "model"
 _OUTPUT_LIMIT = "num_output_tokens"
 DATA_PATH = "data_path"

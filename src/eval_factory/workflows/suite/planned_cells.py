@@ -314,8 +314,8 @@ def limits_of(
 ) -> tuple[dict[str, EndpointLimits], list[dict[str, str]]]:
     """Return the limits by name, and for each run a dict from each role to the name of its limits.
 
-    If an endpoint has several servers, the dict also has a key `ROLE at server NUMBER` for each
-    server. Its value is the name of the server's limits.
+    If an endpoint has several servers, the dict of the run also has a key `ROLE at server NUMBER`
+    for each server. The value is the name of the server's limits.
 
     The models of two runs share limits if their limit group is the same. Without limit groups, they
     share limits if their URLs are the same. Judges of two runs share limits if model and URLs are

@@ -69,8 +69,9 @@ def run_suite(
         PrerequisiteError: a prerequisite of the suite or of a cell is missing, or the suite's
             folder cannot be written.
         BusyError: another process works on the suite.
-        InterruptedRunError: the run was interrupted. The running cells were ended, and the table
-            contains the finished results.
+        InterruptedRunError: the run was interrupted. On this machine, the running cells were ended,
+            and the table contains the finished results. If the command was waiting for Slurm jobs,
+            the table was not written; the jobs continue unless `suite cancel` has ended them.
     """
     if options.fresh and options.reuse:
         raise ConfigError(

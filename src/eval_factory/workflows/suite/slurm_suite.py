@@ -330,8 +330,8 @@ def runs_of(
 def _tasks_at_once(cells: Iterable[PlannedCell], suite: Suite) -> dict[str, int]:
     """Return a dict from each limit group to the maximum number of tasks that run at once.
 
-    Each limit of the endpoint is divided by this number. The number therefore does not exceed any
-    limit: each task needs at least one request.
+    The tasks that run at once share the limits of the endpoint. The number therefore does not
+    exceed any limit: each task needs at least one request.
     """
     at_once: dict[str, int] = {}
     for planned in cells:

@@ -200,6 +200,8 @@ def _status_in_folder(plan: Plan) -> tuple[RunStatus, str | None]:
             return RunStatus.COMPLETE, None
         reason = finished.why_not_reportable.splitlines()[0].removeprefix("NOT REPORTABLE: ")
         return RunStatus.COMPLETE, f"not reportable: {reason}"
+    # `finished_result` returns None for every run that reads the user's data: the data may have
+    # changed after a complete run.
     if is_complete_run(plan) and reads_own_data(plan):
         return (
             RunStatus.COMPLETE,
@@ -226,6 +228,7 @@ def verify_suite(folder: SuiteDir) -> Verified:
     with the configurations of the runs. The suite's table is compared with a table that is made
     again from the results of the runs.
     """
+    # the first call of `new` returns all events of the file
     state = suite_state_of(EventTail(folder.events, run_id=None).new())
     if state.started is not None and state.ended is None:
         return Verified(
@@ -352,9 +355,9 @@ def compare_table(folder: SuiteDir) -> TableComparison:
 def _ended_cells(folder: SuiteDir) -> list[FinishedCell]:
     """Return the cells of the suite, which have ended, but not always with a result.
 
-    The cells come from the suite's events; without events, from the table. The status of a cell
-    comes from the events if the cell has ended by its events, and otherwise from the table. The
-    reasons always come from the table.
+    The cells come from the suite's events; without events, from the table. If the events record the
+    end of a cell, the cell's status comes from the events, otherwise from the table. The reasons
+    always come from the table.
 
     Raises:
         OSError, YamlError, KeyError, TypeError: suite_results.yaml cannot be read.
@@ -365,7 +368,8 @@ def _ended_cells(folder: SuiteDir) -> list[FinishedCell]:
     # `rows` has each cell's row in the table. `states` has each cell's state by the events. Both
     # dicts have the keys (target, evaluation).
     rows = {(str(row["target"]), str(row["evaluation"])): row for row in document["cells"]}
-    states = suite_state_of(EventTail(folder.events, run_id=None).new()).cells
+    all_events = EventTail(folder.events, run_id=None).new()  # the first call returns all events
+    states = suite_state_of(all_events).cells
     ended = []
     for key in states or rows:
         cell_folder = folder.cell(*key)

@@ -71,7 +71,9 @@ class CellJob:
     # a text such as `Slurm: ef-1-w1 task 0, PENDING, Resources`; None if the task is not in the
     # queue, or if Slurm does not answer
     task: str | None
-    attempts: int  # the number of times that Slurm has started the cell in its last wave
+    # the number of times that Slurm has started the cell in its last wave; a wave is a
+    # submitted job array
+    attempts: int
     log: Path  # the log file of the task, with messages of Slurm
 
 
@@ -330,12 +332,14 @@ class SuiteReader:
     def with_jobs(self, status: SuiteStatus) -> SuiteStatus:
         """Return the status, updated by the states of the suite's Slurm jobs.
 
-        Also deletes old files with keys of job arrays that have no task left, if no process works
-        on the suite. `status`: the status by the suite's own files.
+        Each job array gets its API keys from a file. If no process works on the suite, this method
+        also deletes the old files of job arrays that have no task left in Slurm. `status`: the
+        status by the suite's own files.
         """
         store = self._runs.store
         if not store.exists():
             return status
+        # Slurm is asked only if a wave is open: its file with keys then still exists.
         states = self._jobs() if store.has_open_waves() else {}
         if states and status.state != RUNNING:
             # This process has not locked the suite. Another command may be submitting jobs now, and
@@ -379,7 +383,7 @@ class SuiteReader:
         `states`: the state of each run in Slurm; None if Slurm does not answer.
         """
         store = self._runs.store
-        starts = store.starts_in(wave, run)
+        start_marks = store.starts_in(wave, run)  # a file for each start of the run in Slurm
         state = None if states is None else states.get(run.name)
         task = None
         if isinstance(state, Waiting):
@@ -390,16 +394,16 @@ class SuiteReader:
         elif isinstance(state, Started):
             task = state.where
             progress = None
-            if starts:
-                # the events since Slurm's last start of the run, by the time of the start's mark
-                progress = self._progress(cell, starts[-1].stat().st_mtime)
+            if start_marks:
+                # only the events since the last start, which is as old as its mark
+                progress = self._progress(cell, start_marks[-1].stat().st_mtime)
             cell = replace(cell, status=RunStatus.RUNNING, reason=task, progress=progress)
         else:
             end = store.ended(wave, run)
             cell = _without_task(cell, end, slurm_answered=states is not None)
-        job = CellJob(task, len(starts), store.task_log(wave, run))
+        job = CellJob(task, len(start_marks), store.task_log(wave, run))
         # the events do not count starts in Slurm until the result is collected
-        attempt = max(cell.attempt, len(starts))
+        attempt = max(cell.attempt, len(start_marks))
         return replace(cell, job=job, attempt=attempt)
 
 
@@ -521,6 +525,7 @@ def same_command(status: SuiteStatus) -> str:
     folder = status.folder
     command = "run_suite"
     config = status.folder.config
+    # A `RunSuiteDir` is the suite of a single run, which `run_eval` has submitted to Slurm.
     if isinstance(folder, RunSuiteDir):
         command = "run_eval"
         config = folder.run_config
