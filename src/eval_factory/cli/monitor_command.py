@@ -262,6 +262,7 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
         state = f"intact: {len(history.lines)} lines, {len(history.of_kind(LOOK))} looks"
     lines = [f"{folder}: {state}", *(f"  {finding}" for finding in findings)]
     if not history.problems:
+        # Figures that an earlier version computed by another method are not compared.
         lines += [f"  {text}" for text in computed_otherwise(history)]
     _write_lines([*lines, f"last line of the ledger: {history.head}"])
     ctx.exit(NotReportableError.exit_code if findings else 0)
@@ -286,7 +287,7 @@ def report(panel: Path, output: Path | None) -> None:
 
     folder = _folder_of(panel)
     path = output or folder / PAGE
-    write_atomic(path, monitor_page(folder.name, Ledger(folder).intact()))
+    write_atomic(path, monitor_page(folder.name, Ledger(folder).intact_history()))
     click.echo(str(path))
 
 

@@ -1,4 +1,7 @@
-"""Finds, before a run, which of HELM's metrics of pictures this machine can compute."""
+"""Finds, before a run, which of HELM's metrics of pictures this machine can compute.
+
+HEIM is the separate environment with the packages for benchmarks whose answers are pictures.
+"""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def stated_option_index(sample: ForeignSample) -> int | None:
 def signs_of(sample: ForeignSample, option_index: int | None) -> tuple[str, ...]:
     """Return the sign of an answer in a tuple, which is empty if the answer has no sign.
 
-    An answer that refuses has the sign `REFUSED`. An answer to a question with options that states
-    no option has the sign `UNPARSED`. A blank answer has no sign.
+    An answer that refuses has the sign `REFUSED`. If a question has options and the answer states
+    none of them, the answer has the sign `UNPARSED`. A blank answer has no sign.
 
     Args:
         sample: the answer.
@@ -85,7 +85,8 @@ class SampleCounts:
     empty: int = 0  # answers without a visible character
     truncated: int = 0  # answers that reached the limit of output tokens
     filtered: int = 0  # answers that a content filter has ended
-    readable: int = 0  # answers for which `ForeignSample.is_readable` is true
+    # answers to questions with lettered options of which a right option is known
+    readable: int = 0
     # readable answers in which the reader finds no option; includes refusals and empty answers
     unread: int = 0
     refused: int = 0  # answers with the sign `REFUSED`
@@ -247,7 +248,9 @@ class SampleCounts:
             filtered=self.filtered,
             unparsed=self.unparsed,
             refused=self.refused,
-            unreadable=self.unparsed,  # an import counts no other answers as unreadable
+            # In a result, `unreadable` are answers without an option; it is not the opposite of
+            # `readable` here.
+            unreadable=self.unparsed,
         )
 
 

@@ -172,7 +172,7 @@ class Ledger:
             )
         return History(tuple(lines), tuple(problems), head)
 
-    def intact(self) -> History:
+    def intact_history(self) -> History:
         """Return the history of an intact ledger.
 
         Raises PrerequisiteError if the ledger was changed or cannot be read.
@@ -194,7 +194,7 @@ class Ledger:
             PrerequisiteError: The ledger was changed, or it cannot be written.
         """
         with self._locked(".ledger.lock"):
-            history = self.intact()
+            history = self.intact_history()
             now = datetime.now(timezone.utc).strftime(UTC_FORMAT)
             line = {
                 "number": len(history.lines) + 1,

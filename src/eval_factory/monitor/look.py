@@ -151,7 +151,7 @@ def make_baseline_or_look(
         )
     ledger = Ledger(panel.folder)
     with ledger.lock_panel(options.say):
-        history = ledger.intact()
+        history = ledger.intact_history()
         baseline = history.baseline
         if (
             baseline is not None
@@ -607,7 +607,7 @@ def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object])
         ConfigError: The panel has no baseline yet.
         PrerequisiteError: The ledger was changed, or it cannot be written.
     """
-    history = ledger.intact()
+    history = ledger.intact_history()
     if history.baseline is None:
         raise ConfigError(f"{ledger.folder}: has no baseline yet, and a note needs one")
     line = ledger.append(
@@ -639,7 +639,7 @@ def decide_change(panel: Panel, new_target: Path, options: RunOptions) -> Monito
     _refuse_unknown_tasks(policy, new, planned_folder)
     ledger = Ledger(panel.folder)
     with ledger.lock_panel(options.say):
-        history = ledger.intact()
+        history = ledger.intact_history()
         baseline = _baseline_for(policy, panel, history)
         line = _approved_before(history, new.fixed_settings(new.identities(planned_folder)))
         if line is not None:  # an earlier call stopped after the approval, before the new baseline
@@ -711,7 +711,7 @@ def _make_baseline_of_new_model(new: Panel, ledger: Ledger, options: RunOptions)
         "or copy its `target` into your panel"
     )
     next_step = f"the new model is watched from now on: {advice}"
-    return _make_baseline(new, ledger, ledger.intact(), options, why, next_step=next_step)
+    return _make_baseline(new, ledger, ledger.intact_history(), options, why, next_step=next_step)
 
 
 def _refuse_unknown_tasks(policy: Policy, panel: Panel, folder: Path) -> None:

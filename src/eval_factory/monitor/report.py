@@ -888,7 +888,7 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
     Raises:
         PrerequisiteError: The ledger was changed, or a run that the ledger names has no result.
     """
-    history = Ledger(folder).intact()
+    history = Ledger(folder).intact_history()
     section = load_mapping(folder / PANEL_FILE, f"`{SECTION}:`").get(SECTION) or {}
     change = section.get("change") or {}
     plan: dict[str, Any] = {"change": change.get("description")}

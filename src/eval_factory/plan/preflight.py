@@ -222,7 +222,7 @@ class _Probe:
         """Return the limits of output tokens to try, in this order, until one is accepted."""
         if self._benchmark_limit is None:
             return (FEW_TOKENS, MORE_TOKENS)
-        if self._benchmark_limit <= MORE_TOKENS:
+        if self._benchmark_limit <= MORE_TOKENS:  # cheap enough to try at once
             return (self._benchmark_limit,)
         return (FEW_TOKENS, self._benchmark_limit)
 

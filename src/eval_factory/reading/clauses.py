@@ -20,7 +20,10 @@ _BREAK = (
     r"|(?<=,)(?= )"
     r"|(?<=\.)\.{{1,4}}(?= (?:no|wait|actually|sorry)\b))"  # "it is B... no"
 )
-"""A possible end of a clause; `begin` is the first letter of a sentence."""
+"""A possible end of a clause: a mark, then a branch for each kind of mark, which looks back at it.
+
+`begin` is the first letter of a sentence.
+"""
 _BREAKS = re.compile(_BREAK.format(begin=r"[^a-z\s]"))
 _BREAKS_OF_LOWER_CASE = re.compile(_BREAK.format(begin=r"\S"))
 """The breaks of a text that has no capital letters: any letter may begin a sentence."""
@@ -29,7 +32,10 @@ _BEGINS_CLAUSE = compiled(
     r"|(?:or )?rather|(?<!therefore, )(?<!thus, )(?<!hence, )(?<!so, )no,|no wait|wait"
     r"|it's|it is)(?!\w)"
 )
-"""Words that begin a new clause after a comma."""
+"""Words that begin a new clause after a comma.
+
+In "so, no, it is B", no clause begins at "no".
+"""
 _CONCEDES = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession')}(?!\w)")
 _ABBREVIATION = re.compile(
     r"(?<!\w)(?:e\.?g|i\.?e|vs|dr|approx|ans|no|ca|cf|st|etc|al|fig)$", re.IGNORECASE

@@ -205,7 +205,8 @@ def _section_of(reason: str, result: TaskResult) -> str:
 
     The kind of the reason is recognized by its text, which `scoring/reportable.py` writes.
     """
-    if OTHER_MODEL_STATED in reason:  # for the model, and also for a judge
+    # This test is the first, because the answers of a judge may state another model, too.
+    if OTHER_MODEL_STATED in reason:
         return "provenance"
     if reason.startswith("judge "):
         if result.validity.failures:

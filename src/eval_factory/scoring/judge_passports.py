@@ -63,7 +63,9 @@ class StoredPassport:
     judge: str  # the judge's role in the run
     date: str  # of the form 2026-01-31
     sha256: str  # of judge_passport.yaml
-    pairs: Sequence[LabelledPairs]  # counts of pairs of decisions, the judge's and a physician's
+    # A pair is the judge's decision about a criterion and one physician's label of it. An item is a
+    # criterion of an answer, with the judge's decision and all physicians' labels.
+    pairs: Sequence[LabelledPairs]  # counts of pairs
     says_met: float  # share of the labelled criteria that the judge calls met
     # the 5 % and the 95 % quantile of the labelled answers' lengths, in characters
     usual_lengths: tuple[float, float] | None

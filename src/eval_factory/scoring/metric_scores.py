@@ -73,6 +73,7 @@ class MetricScores(Part):
                 f"these scores are of the questions of the split {draft.main_split}: no instance "
                 f"of the main split {task.helm.main_split} was asked",
             )
+        # The scores over only the instances that every judge rated.
         scores_of_all_judges = {}
         for metric in draft.metrics:
             _add_score(metric, draft)
@@ -88,7 +89,8 @@ def _add_score(metric: MetricValues, draft: Draft) -> None:
     """Add the metric's score with its bounds; if there is no score, add a note with the cause."""
     tally = draft.tally
     metric.clusters = tally.clusters or None  # None if the task declares no sources
-    metric.looks = draft.looks
+    metric.looks = draft.looks  # the planned looks of `stop_when`, which widen the interval
+    # Missing instances of a jury's metric never count as 0.
     missing, missing_as_zero = missing_instances(
         metric, draft.jury_metric, tally, failed_as_zero=draft.failed_as_zero
     )

@@ -64,7 +64,7 @@ class Part:
         """Compute the scores of all metrics; no value changes after this phase."""
 
     def publish(self, draft: Draft) -> None:
-        """Replace means by the scores that are published, and choose the main metric."""
+        """Replace means by scores of other formulas, and choose the main metric."""
 
     def compare(self, draft: Draft) -> None:
         """Compare the main metric's values with those of questions that were asked again."""
@@ -76,7 +76,7 @@ class Part:
         """Report what answers, judges and models show about the scores."""
 
     def weigh(self, draft: Draft) -> None:
-        """Compare the finished scores with floors, stopping rules and the limit of wrong labels."""
+        """Compare the finished scores with floors, stopping rules and limits from wrong labels."""
 
     def group(self, draft: Draft) -> None:
         """Compute scores by group from the main metric's values."""

@@ -184,6 +184,7 @@ def _mistakes_in(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> 
 
     A run spec whose kind of request eval-factory cannot send is also a mistake.
     """
+    # `asks` is the kind of request if it is not for text. Of these, only pictures can be requested.
     if spec.asks is not None and not spec.makes_images:
         yield f"{entry.name} asks a model for {spec.asks}, which eval-factory cannot ask for"
     known = [name for name in spec.parameters if name not in RESERVED_ARGUMENTS]
@@ -199,6 +200,7 @@ def _mistakes_in(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> 
                 f"{parameters_clause(entry.name, spec)};"
                 f" every run spec takes: {', '.join(common_arguments(index))}"
             )
+    # the argument `process_output`: a function that HELM applies to each answer
     processor_message = wrong_processor(entry.arguments)
     if processor_message is not None:
         yield processor_message

@@ -186,6 +186,7 @@ def _run_findings(request: Request, env: Mapping[str, str]) -> Iterator[Finding]
     yield keys
     if not keys.works:
         return
+    # Keys may also come from files, such as HELM's credentials.conf.
     env = {**env, **credentials_report(plan, env).added_keys}
     redactor = redactor_of(plan.evaluation, env)
     for endpoint in plan.endpoints:
@@ -209,7 +210,7 @@ def _endpoint_finding(
         warning = probe(endpoint, env, redactor, say=lambda _message: None)
     except EvalFactoryError as error:
         return Finding(about, works=False, text=redactor.text(str(error)))
-    if warning is not None:
+    if warning is not None:  # no answer came: the endpoint is slow or busy
         return Finding(about, works=False, text=redactor.text(warning))
     verb = "accepts batches" if endpoint.batch else f"answers as {endpoint.model_id}"
     text = f"{', '.join(endpoint.urls)} {verb}"

@@ -31,8 +31,8 @@ from eval_factory.workflows.view_site import (
     POLICY,
     SUITE,
     ViewedRun,
+    make_links_relative,
     make_tables,
-    remove_site_path,
     rename_files_with_colons,
     summarize_command,
     viewed_runs,
@@ -197,7 +197,7 @@ def _make_pages(
             left_out.append(run.name)
     if left_out:
         raise HelmError(f"helm-summarize left out {', '.join(left_out)}\n{CANNOT_READ}")
-    remove_site_path(site)
+    make_links_relative(site)
     rename_files_with_colons(helm_suite)
     return site
 

@@ -406,7 +406,7 @@ def without_external_hosts(html: str) -> str:
     return _ICON.sub(icon, html).replace("<head>", head, 1)
 
 
-def remove_site_path(site: Path) -> None:
+def make_links_relative(site: Path) -> None:
     """Remove the path of the folder from the files that helm-summarize has written.
 
     Links in the tables contain this path; without the path, the links are relative.

@@ -385,7 +385,7 @@ def test_the_folders_own_path_is_in_no_file(tmp_path: Path) -> None:
     files = [suite / "runs.json", suite / "groups/a.json", suite / "groups/json/a.json"]
     for file in (*files, suite / "run/instances.json"):
         file.write_text(json.dumps(document))
-    view_site.remove_site_path(site)
+    view_site.make_links_relative(site)
     for file in files:
         assert json.loads(file.read_text()) == {
             "href": "benchmark_output/x.tex",

@@ -41,7 +41,8 @@ class Stage(Enum):
     START = "start"  # when the plug-in is loaded, before run specs are made
     IMPORTED = "imported"
     """After the import of a run's scenario, metrics and annotators, before any of them is used."""
-    SCORING = "scoring"  # after the answers have arrived; all targets are imported by then
+    SCORING = "scoring"
+    """After the answers have arrived. All modules that patches change are imported by then."""
 
 
 @dataclass(frozen=True)
