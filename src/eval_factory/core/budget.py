@@ -77,7 +77,7 @@ def total(parts: Iterable[Spending]) -> Spending:
     return Spending(
         requests=sum(spending.requests for spending in spendings),
         tokens=sum(spending.tokens for spending in spendings),
-        cost=sum(spending.cost for spending in spendings),
+        cost=sum((spending.cost for spending in spendings), 0.0),
     )
 
 

@@ -35,6 +35,9 @@ PROXY_VARIABLES = frozenset(
 )
 """Variables that are removed for an offline helm-run, because a proxy could reach other hosts."""
 
+_OLD_NAMES = {"libraries": "library_variables", "asks_rest_of_batches": "sends_singly"}
+"""A dict from a setting's name in files of earlier versions to its name."""
+
 HostAndPort = tuple[str, int]  # (host, port)
 
 
@@ -134,6 +137,9 @@ class HelmRunSettings:
         """
         try:
             values = json.loads(text)
+            for old_name, name in _OLD_NAMES.items():
+                if old_name in values:
+                    values[name] = values.pop(old_name)
             # A missing key raises KeyError: `environment` and `file_text` write all fields.
             probed = values["probed"]
             allowed = values["allowed"]

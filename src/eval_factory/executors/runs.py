@@ -18,9 +18,9 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-from pydantic import TypeAdapter
+from pydantic import AliasChoices, Field, TypeAdapter
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
@@ -42,8 +42,11 @@ class ExecutorRun:
     # the limits that the requests of this run share with requests of other runs
     limits: SharedLimitsSettings | None = None
     served_at: str | None = None  # the addresses of the model's servers, separated by spaces
-    # settings that only one kind of executor reads, such as `SlurmSettings`
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    # settings that only one kind of executor reads, such as `SlurmSettings`; files of earlier
+    # versions call them `asks`
+    settings: Annotated[
+        Mapping[str, Any], Field(validation_alias=AliasChoices("settings", "asks"))
+    ] = field(default_factory=dict)
 
 
 RUN_JSON = TypeAdapter(ExecutorRun)

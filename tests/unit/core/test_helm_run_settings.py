@@ -64,6 +64,11 @@ def test_the_file_says_all_but_where_proxies_are_and_what_ends_with_other_runs()
     assert "secret" not in text
     without = replace(EVERYTHING, proxies={"https://host.example": ""}, limits=None)
     assert HelmRunSettings.from_json(text) == without
+    old = text.replace("library_variables", "libraries").replace(
+        "sends_singly", "asks_rest_of_batches"
+    )
+    assert old != text
+    assert HelmRunSettings.from_json(old) == without
     assert HelmRunSettings.from_json(HelmRunSettings(run_id="x").file_text()) == HelmRunSettings(
         run_id="x"
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,15 @@ def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes
     wave = Wave(3, "ef-x-w3", tuple(plan), together=True)
     only = task("ef-x-w3", 0)
     assert task_of_each_run([only], [wave]) == {run.name: only for run in plan}
+
+
+def test_a_wave_of_an_earlier_version_has_its_settings(tmp_path: Path) -> None:
+    """That version called them `asks`."""
+    wave = submitted(SuiteDir(tmp_path), "t/d/0")
+    file = tmp_path / "wave.json"
+    text = json.dumps(asdict(wave), default=str)
+    file.write_text(text.replace('"settings"', '"asks"'))
+    assert slurm_runs.read_wave(file).runs[0].settings == wave.runs[0].settings
 
 
 def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> None:

@@ -213,6 +213,7 @@ def _next_steps(
     for limit in (MAX_COST, MAX_REQUESTS, MAX_TOKENS):
         if stopped is not None and limit in stopped:
             first = f"raise {limit} of the suite, and "
+            break
     step = f"{first}the same command continues the suite: only missing answers are requested"
     details = []
     if counts[RunStatus.WAITING]:
