@@ -22,7 +22,7 @@ COLUMNS = "named columns"  # the ids, which come from a column that the user nam
 
 TABLE = "table"  # the name that provenance has for the program of an imported table
 MIN_PAIRED = 0.9
-"""The default of the smallest share of the smaller result's questions that must be paired."""
+"""At least this share of the questions of the smaller result must be paired, by default."""
 MIN_CONTAINED = 12
 """The length, in characters, of the shortest question that is searched for in prompts.
 
@@ -221,7 +221,7 @@ def _contained(
 ) -> Iterator[tuple[str, str]]:
     """Yield (id of a question, id of the only prompt that contains the question).
 
-    A prompt that is the only match of several questions is skipped.
+    If several questions are contained in one and the same prompt only, none of them is paired.
     """
     by_options: dict[tuple[str, ...], list[Question]] = {}
     for prompt in prompts:

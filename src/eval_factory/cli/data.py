@@ -135,7 +135,7 @@ def _need_text(need: Need, task: TaskSources) -> str:
     """Return the text of a file, data set or folder in the list of a task's needs."""
     if need.kind == "hub":
         return f"hub:{need.name}"
-    if need.kind == "listing":
+    if need.kind == "listing":  # a folder of text files, which are downloaded by a list
         count = 0 if task.listing is None else task.listing.count
         return f"{count} text files and their list"
     return need.name

@@ -269,7 +269,7 @@ def main() -> None:
         # a defect of eval-factory: the traceback goes to a file, one line to the screen
         sys.exit(_report_defect(error))
     finally:
-        forget_interrupts()
+        forget_interrupts()  # otherwise a caught interrupt could replace the exit code
     # `code` is the number that a command gave to `ctx.exit`, or else None.
     sys.exit(code if isinstance(code, int) else 0)
 

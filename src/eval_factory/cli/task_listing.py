@@ -136,6 +136,7 @@ def _record_of_task(task: Task) -> Record:
         prompt = criterion_template(alone=True)
     elif spec is not None and task.helm.judges:
         prompt = prompt_of_jury(spec.annotators)
+    # The example has the required parameters, and the choices that have a default.
     extra = {}
     for key, rule in task.helm.parameters.items():
         default = task.default_of(key)
@@ -258,7 +259,7 @@ def details(record: Record) -> str:
     parameters = list(_parameter_lines(record))
     if parameters:
         title = "parameters, in config.params.extra:"
-        if "any_parameter" in record:
+        if "any_parameter" in record:  # only the record of a run spec has this key
             title = "arguments, in config.type:"
         lines += ["", title]
         lines += [f"  {line}" for line in parameters]
@@ -371,7 +372,7 @@ def _parameter_lines(record: Record) -> Iterable[str]:
         from eval_factory.tasks.own_data import described_layout
 
         layout = [file_layout(entry) for entry in rule["layout"]]
-        # Without values, the names of files contain the names of parameters.
+        # No values are known, so a file's name is a template: `labels/{subject}/labels.parquet`.
         for layout_line in described_layout(layout, values={}):
             yield f"  {layout_line}"
 

@@ -241,7 +241,10 @@ class ShownAnswer:
 
 @dataclass(frozen=True)
 class RatedQuestion:
-    """The question that raters are asked about each answer of one result, and its scale."""
+    """The question that raters are asked about each answer of one result, and its scale.
+
+    With a rubric, this is one `Question` for each criterion of the answer.
+    """
 
     kind: str  # `RATINGS_SHEET` or `CRITERIA_SHEET`
     metric: str  # HELM's name of the main metric
@@ -253,7 +256,8 @@ class RatedQuestion:
     hidden: frozenset[str] = frozenset()
     # criterion of the jury -> the benchmark's description of it
     meanings: Mapping[str, str] = field(default_factory=dict)
-    # True if the result has judges: empty answers, which are not judged, then have no score
+    # True if judges scored the answers: `scores_of` then returns the judges' scores. An empty
+    # answer is not judged, so it has none.
     judged: bool = False
 
     def shown(self, record: InstanceRecord) -> ShownAnswer:
@@ -417,7 +421,7 @@ def rated_question_of(
     meanings: Mapping[str, str] = {}
     if result.validity.jury is not None:
         meanings = result.validity.jury.criteria
-        if not has_criteria:
+        if not has_criteria:  # a rubric's criteria replace those of the jury
             jury = _jury_criteria(records)
     choices = YES_NO
     if sheet_kind == RATINGS_SHEET:

@@ -43,8 +43,8 @@ class _Table:
     """The contents of refused_parameters.yml as patterns.
 
     Attributes:
-        names: finds each parameter's name without quotes, by the parameter's name.
-        quoted: finds each parameter's name in quotes, by the parameter's name.
+        names: a dict from each parameter to the pattern that finds it without quotes.
+        quoted: a dict from each parameter to the pattern that finds it in quotes.
         words: finds a word that refuses.
         unless: finds errors about something else.
         excludes: finds errors about two parameters that exclude each other.
@@ -150,7 +150,7 @@ def _named_in(text: str, sent: Mapping[str, Any]) -> list[str]:
     table = _table()
     candidates = []
     for name in table.names:
-        # A response format that the user configured is never changed.
+        # Of response formats, only eval-factory's own is changed: the schema of judges' verdicts.
         may_change = name != openai_api.RESPONSE_FORMAT or openai_api.has_verdict_schema(sent)
         if name in sent and may_change:
             candidates.append(name)

@@ -61,10 +61,10 @@ def _object(properties: Mapping[str, Schema]) -> Schema:
 
 
 def prompts_key(annotation: str, *, by_schema: bool) -> str:
-    """Return the key under which the run record stores the prompts of an annotation's judges.
+    """Return the key under which the run record stores the prompts of judges.
 
     Args:
-        annotation: the name of the annotation.
+        annotation: HELM's name for the output of these judges, of a jury or a rubric.
         by_schema: whether these are the prompts for judges that get a schema.
     """
     return f"{annotation} by schema" if by_schema else annotation
@@ -81,7 +81,8 @@ def criterion_templates(criteria_per_request: int, *, by_schema: bool) -> list[s
     The hashes of these texts identify the prompts.
     """
     templates = []
-    # The last prompt of a case may have fewer criteria; a single criterion has its own template.
+    # The template is the same for each number of criteria but 1. The last prompt of a case may have
+    # only one criterion.
     for size in sorted({1, criteria_per_request}):
         template = criterion_template(alone=size == 1)
         if by_schema:

@@ -27,7 +27,8 @@ results of eval-factory's own runs.
 """
 # id of the question, repeat, perturbation; as `InstanceKey` in scoring/scores.py
 SampleKey = tuple[str, int, str | None]
-MAX_GROUPS = 40  # a category with more different values makes no groups
+# A category of questions with more than this number of values (such as an id) makes no groups.
+MAX_GROUPS = 40
 MAX_CAUSES = 20  # the maximum number of causes of failures in a result
 # signs of an answer
 REFUSED = "refused"

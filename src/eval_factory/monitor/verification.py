@@ -79,7 +79,7 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
         return list(history.problems)
     findings = _safely(folder.name, _folder_problems(folder, history))
     findings += _safely("ledger.jsonl", order_problems(history.lines))
-    limits: list[Limit] = []
+    limits: list[Limit] = []  # the watched scores, each with the drop that counts
     for line in history.lines:
         label = f"line {line['number']}"
         try:

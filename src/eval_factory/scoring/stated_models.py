@@ -72,8 +72,8 @@ def _settings_of_plain_questions(
 ) -> tuple[dict[str, Any], ...]:
     """Return the settings without those of questions that were asked again in other words.
 
-    Questions in other words have a higher token limit; their other settings are those of the plain
-    questions.
+    The token limit of questions in other words is raised to `MIN_ANSWER_TOKENS`; their other
+    settings are those of the plain questions.
     """
     plain = []
     for settings in all_settings:
@@ -149,7 +149,8 @@ class StatedModels(Part):
         arrived = answer.created + answer.latency_s
         counts.first = min(counts.first, arrived)
         counts.last = max(counts.last, arrived)
-        # Requests that follow an answer, such as a doubt, do not count: their settings may differ.
+        # Requests that follow an answer, such as "Are you sure?", do not count: their settings may
+        # differ.
         if not follows_an_answer(answer.request):
             counts.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
         stated = stated_model(answer.response)
@@ -162,7 +163,9 @@ class StatedModels(Part):
         """Report the requests to each role's endpoint, and the models that answered; add notes."""
         plan = draft.plan
         draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *draft.changes)
-        annotation = ANNOTATION  # that of a rubric; not used if the run has no judges
+        # The hashes of judges' prompts are recorded by the name of HELM's annotation. The name is
+        # that of a rubric unless there is a jury; it is not used if the run has no judges.
+        annotation = ANNOTATION
         if draft.run.jury is not None:
             annotation = draft.run.jury.annotation
         recorded = output.read_run_record(plan.rundir.helm).judge_prompts

@@ -153,7 +153,7 @@ def lettered(row: DataRow, column: str) -> dict[str, Any]:
     return {name: value[name] for name in sorted(value)}
 
 
-# the text that replaces the right choice with `extra.none_of_the_others`
+# the text that takes the place of the right choice if `extra.none_of_the_others` is set
 NONE_OF_THE_OTHERS_TEXT = "None of the other options"
 _NEGATION = re.compile(
     r"\b(?:not|except|least|false|incorrect(?:ly)?|untrue|unlikely|never|wrong|cannot"
@@ -166,9 +166,9 @@ _NEGATION = re.compile(
 def may_lose_its_right_option(question: str, choices: Sequence[str]) -> bool:
     """Return True if `NONE_OF_THE_OTHERS_TEXT` can replace the right choice and is then right.
 
-    Returns False for a negated question ("Which is NOT ..."), because the wrong choices of a
-    negated question are true statements. Returns False too if the choices must not be reordered
-    (`why_not_reordered`), for example because a choice refers to other choices.
+    Returns False for a negated question ("Which is NOT a sign of ..."): it can be read in two ways,
+    and "None of the other options" may then be wrong. Returns False too if the choices must not be
+    reordered (`why_not_reordered`), for example because a choice refers to other choices.
     """
     return why_not_reordered(choices) is None and _NEGATION.search(question) is None
 

@@ -51,10 +51,7 @@ def may_export_texts(stored: StoredResult) -> bool:
 
 
 def is_of_real_model(stored: StoredResult) -> bool:
-    """Return True if a model answered, and not the embedded demo endpoint.
-
-    Return True also if the result does not say which endpoint answered.
-    """
+    """Return False if the result says that the embedded demo endpoint answered, else True."""
     endpoint = stored.result.provenance.endpoints.get(MODEL_ROLE)
     if endpoint is None:
         return True

@@ -208,7 +208,8 @@ class Work:
             exit_code: the exit code that `run_eval` would have had.
             reason: why the cell is not complete, or why its result is not reportable.
             attempts: the number of times that the cell was started.
-            collected: True if the run was complete before the last start, which sent no request.
+            collected: True if the run was complete already, so that the last start only collected
+                its result and sent no request.
             tries_again: True if the cell waits for its next start: it then gets no report yet.
         """
         report = CellReport.of(

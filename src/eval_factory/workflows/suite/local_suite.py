@@ -117,6 +117,7 @@ def server_spec(
     """Return the settings of the server of one target; `cells` are the target's cells."""
     serve = suite.serve[target]
     variables = variables_of(serve)
+    # In a Slurm job, the words of the command that starts the server as a step of the job.
     launch = tuple(serve.get(LAUNCH, ()))
     secret_names = {HUB_TOKEN, *filter(names_a_secret, variables)}
     for planned in cells:
