@@ -235,7 +235,8 @@ OF_HELM_ALONE = (
 """Modules of tests that import what medhelm does not have."""
 NOT_THERE = (
     "test_each_has_a_test_of_its_own or test_a_target_has_to_be_there or test_medbullets_has_room_for_an_explanation or"
-    " test_by_method_what_an_endpoint_cannot_give or test_metrics_that_cannot_be_computed_are_left_out_and_no_other or"
+    " test_by_method_what_an_endpoint_cannot_give or"
+    " test_metrics_that_cannot_be_computed_are_left_out_and_no_other or"
     " (test_each_task_says_what_its_entry_takes_out and med_mcqa) or"
     " (test_judges_see_the_pictures_and_are_asked_once and helms)"
 )

@@ -16,13 +16,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+# These imports register run specs and expanders.
 import eval_factory.demo.benchmark
 import eval_factory.helm_plugin.choice_order_expander
 import eval_factory.helm_plugin.choice_scenario
 import eval_factory.helm_plugin.concordance_scenario
 import eval_factory.helm_plugin.conversation_scenario
 import eval_factory.helm_plugin.further_askings
-import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - these imports register run specs and expanders
+import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401
 from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings

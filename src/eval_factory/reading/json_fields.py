@@ -16,7 +16,8 @@ _NAME = r"(?:answer|choice|option|letter|label|prediction|antwort|respuesta|resp
 _END = r"(?:[ _](?:letter|choice|option|label|text))?"
 _ANSWER_KEY = re.compile(f"{_BEGIN}{_NAME}{_END}", re.IGNORECASE)
 _FIELD_OF_CUT_OFF_OBJECT = re.compile(
-    rf"[\"']({_BEGIN}{_NAME}{_END})[\"']\s*:\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^'\n]*)'|([-+]?\d[\d.]*|null))",
+    rf"[\"']({_BEGIN}{_NAME}{_END})[\"']\s*:\s*"
+    r"(?:\"((?:[^\"\\]|\\.)*)\"|'([^'\n]*)'|([-+]?\d[\d.]*|null))",
     re.IGNORECASE,
 )
 _DECODER = json.JSONDecoder(strict=False)

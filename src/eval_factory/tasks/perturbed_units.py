@@ -86,7 +86,8 @@ def in_other_units(parts: PromptParts) -> str | None:
 # a number before a value that may share the value's unit: "70, " or "between 70 and "
 _NUMBER_BEFORE = re.compile(
     r"\d\s*(?:,|/|;|or|and|to|through|up to|[-\u2013])\s*"
-    r"(?:(?:more|less|greater|higher|lower|than|at|least|most|above|below|over|under|between|[<>\u2264\u2265])\s*)*\Z",
+    r"(?:(?:more|less|greater|higher|lower|than|at|least|most|above|below|over|under|between"
+    r"|[<>\u2264\u2265])\s*)*\Z",
     re.IGNORECASE,
 )
 _MAX_LENGTH_BEFORE = 60  # the number of characters before a value in which a number is searched

@@ -34,7 +34,9 @@ from eval_factory.endpoint.shared_limits import SharedLimits
 shared, args, prompts = json.loads(sys.argv[1])
 settings = EndpointSettings.from_args(args)
 limits = SharedLimits(SharedLimitsSettings(**shared))
-servers = make_servers(settings, env={}, redactor=Redactor(), say=print, shared_admission=limits.admission)
+servers = make_servers(
+    settings, env={}, redactor=Redactor(), say=print, shared_admission=limits.admission
+)
 client = RetryingClient(settings, servers)
 
 def ask(prompt):

@@ -49,7 +49,7 @@ def test_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 class Disk:
-    """Records the inode of each file that is synchronized, and checks that no file is renamed yet."""
+    """Records the inode of each synchronized file, and checks that no file is renamed yet."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder

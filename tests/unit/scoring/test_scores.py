@@ -155,7 +155,12 @@ def test_a_worst_case_is_missing_with_any_of_its_parts(
     tally = SimpleNamespace(failed={("a", 0, perturbation)}, undecided=set())
     worst = found["em@test+robustness.worst"]
     for as_zero, value in ((False, 0.75), (True, 0.5)):
-        missing, _ = missing_instances(worst, None, tally, failed_as_zero=as_zero)  # type: ignore[arg-type]
+        missing, _ = missing_instances(
+            worst,
+            None,
+            tally,  # type: ignore[arg-type]
+            failed_as_zero=as_zero,
+        )
         score = there(score_of(worst, missing, failed_as_zero=as_zero))
         assert (score.value, score.stats.count) == (value, 2 + as_zero)
     before, _ = missing_instances(

@@ -28,7 +28,10 @@ from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM
 
 _ORGANIZATION = "{organization}"  # the placeholder for an organization in the name of a conf file
-CONF_URL = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
+CONF_URL = (
+    "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/"
+    "src/helm/benchmark/presentation/{conf}"
+)
 """The URL of a conf file in HELM's repository."""
 
 

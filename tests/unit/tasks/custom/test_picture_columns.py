@@ -104,7 +104,10 @@ def test_what_is_asked(folder: Path) -> None:
     ]
     said = problems(folder, f"image,correct_answer\n../{PATIENT}.PNG,A\n,B\n", "A or B?")
     each_says(said, ["data.csv: row 2", "(line 3)", "column image", "is empty"])
-    asked = f"See {FILE_MARK} and\n{FILE_MARK}\nA woman with a glucose of 180 mg/dL shows {FILE_MARK} that she saw.\nA. flu"
+    asked = (
+        f"See {FILE_MARK} and\n{FILE_MARK}\n"
+        f"A woman with a glucose of 180 mg/dL shows {FILE_MARK} that she saw.\nA. flu"
+    )
     changed = [perturbed(family, asked, "n1", "A\nB") for family in FAMILIES]
     assert {one.count(FILE_MARK) for one in changed if one is not None} == {3}
 
