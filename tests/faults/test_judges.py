@@ -63,7 +63,7 @@ def judges_of(outcome: Outcome) -> list[set[str]]:
 def test_what_another_try_resolves(tmp_path: Path) -> None:
     with FaultEndpoint([*PASSING_FAULTS, None], BODY_CANARY) as judge:
         count = len(PASSING_FAULTS) + 1
-        outcome = run(tmp_path / "out", judge, count, request_timeout=2)
+        outcome = run(tmp_path / "out", judge, count, request_timeout=4)
         assert outcome.returncode == 0, outcome.stderr
         assert judges_of(outcome) == [{"bad", "good"}] * count
         assert sum(judge.seen.values()) == count + sum(fault.tries for fault in PASSING_FAULTS)

@@ -90,7 +90,7 @@ PASSING_FAULTS = [
 
 def test_what_another_try_resolves_costs_nothing(tmp_path: Path) -> None:
     with FaultEndpoint([*PASSING_FAULTS, None], BODY_CANARY) as endpoint:
-        outcome = run(tmp_path / "out", endpoint, request_timeout=2, parallelism=16)
+        outcome = run(tmp_path / "out", endpoint, request_timeout=4, parallelism=16)
         assert outcome.returncode == 0, outcome.stderr
         for prompt, line in lines(outcome):
             fault = endpoint.fault_for(prompt)

@@ -19,7 +19,7 @@ from loopback import Handler, Loopback
 
 PROBE = "ping"
 FOR_EVER = 10**9
-STOP_HANGING_S = 5.0
+STOP_HANGING_S = 8.0
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 CONNECT_TIMEOUT_S = 10.0  # for a connection, with the proxy's tunnel and TLS, in seconds
 # the seconds after which the next address of a host is tried in parallel (RFC 8305)
 NEXT_ADDRESS_DELAY_S = 0.25
+_STOOD_STILL_S = 0.1  # an event loop that comes later than this stood still, in seconds
 MAX_ANSWERS = 100
 """The maximum number of answers on a connection.
 
@@ -68,6 +69,9 @@ _PORTS = {"http": 80, "https": 443}
 class _Deadline:
     """A context manager that ends its block with an error after some seconds.
 
+    If the event loop stood still and comes late, the block gets the lost seconds once more: the
+    answer may have arrived, and nothing had time to read it.
+
     The class replaces `asyncio.timeout`, which Python 3.10 does not have.
     """
 
@@ -78,7 +82,20 @@ class _Deadline:
 
     def __enter__(self) -> None:
         self._task: Any = asyncio.current_task()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end)
+        self._loop = asyncio.get_running_loop()
+        end_s = self._loop.time() + self._seconds
+        self._timer = self._loop.call_at(end_s, self._end_or_extend, end_s)
+
+    def _end_or_extend(self, end_s: float) -> None:
+        """Cancel the block, or extend the deadline if the event loop stood still.
+
+        `end_s`: the time for which this call was planned, in seconds of the loop's clock.
+        """
+        late_s = self._loop.time() - end_s
+        if late_s > _STOOD_STILL_S:
+            self._timer = self._loop.call_later(late_s, self._end)
+        else:
+            self._end()
 
     def _end(self) -> None:
         self._is_over = True

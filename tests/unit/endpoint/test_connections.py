@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+from eval_factory.endpoint import bridge
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.http_wire import CUT, TransportError
 from facts import naming
@@ -208,6 +209,39 @@ def test_sending_counts_within_that_time(slow: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(_SlowReader, "pause_s", 0.3)
     with pytest.raises(TransportError, match=naming("no whole answer", "0.5 s")):
         Transport(slow, timeout_s=0.5).post(slow, {"prompt": "x" * (12 << 20)})
+
+
+class Slow(Scripted):
+    """Answers after some seconds."""
+
+    delay_s = 0.2
+
+    def _head(self, connection: socket.socket) -> bytes:
+        head = super()._head(connection)
+        time.sleep(self.delay_s)
+        return head
+
+
+def stand_still(after_s: float, for_s: float) -> None:
+    """Block the loop of the requests, as an import from a slow disk does."""
+    loop = bridge.the_loop()
+    loop.call_soon_threadsafe(loop.call_later, after_s, time.sleep, for_s)
+
+
+def test_seconds_in_which_this_program_stood_still_do_not_count() -> None:
+    """The answer came in time, and is read although the deadline passed meanwhile."""
+    server = Slow(PLAIN)
+    transport = Transport(server.url, timeout_s=0.4)
+    stand_still(0.02, 0.9)
+    assert transport.post(server.url, {}).data == b"{}"
+
+
+def test_an_answer_that_stops_half_way_ends_after_a_standstill_too() -> None:
+    server = Scripted(b"HTTP/1.1 200 OK\r\nX-Slow: a", PLAIN)
+    transport = Transport(server.url, timeout_s=0.2)
+    stand_still(0.02, 0.6)
+    with pytest.raises(TransportError, match=naming("no whole answer", "0.2 s")):
+        transport.post(server.url, {})
 
 
 def test_the_users_own_header_takes_the_place_of_the_programs() -> None:
