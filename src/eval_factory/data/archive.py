@@ -24,8 +24,8 @@ from eval_factory.data import bundle
 from eval_factory.data.sources import Sources, relative_path
 
 SUFFIXES = (".tar.gz", ".tgz")
-DEFAULT_LIMIT = 20 << 30  # the maximum size of all unpacked files together, in bytes
-MAX_MANIFEST_SIZE = 64 << 20  # in bytes
+DEFAULT_LIMIT = 20 << 30  # the maximum size of all unpacked files together: 20 GiB, in bytes
+MAX_MANIFEST_SIZE = 64 << 20  # 64 MiB, in bytes
 MAX_FILES = 100_000  # the maximum number of files in an archive
 PAX_HEADERS = {"path", "size"}
 """The fields of extended headers that `pack` may write.
@@ -83,6 +83,7 @@ def pack(root: Path, target: Path) -> int:
                         info.size = os.fstat(file.fileno()).st_size
                         info.mode = 0o644
                         archive.addfile(info, file)
+            # The archive is on the disk before it gets its name, also after a power failure.
             raw.flush()
             os.fsync(raw.fileno())
             partial.replace(target)
@@ -187,7 +188,7 @@ def _unpack_members(
             not_unpacked.remove(member.name)
             target = folder / member.name
             target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("xb") as out:
+            with target.open("xb") as out:  # `x`: raise an error if the file exists
                 _copy(archive_path, archive, member, out)
 
 
@@ -200,7 +201,7 @@ class _Bounded:
 
     def read(self, size: int = -1) -> bytes:
         """Read `size` bytes; raise ReadError beyond the limit, or if `size` is too large."""
-        if size < 0 or size > _MAX_READ_SIZE:
+        if size < 0 or size > _MAX_READ_SIZE:  # a negative size means: all bytes
             raise tarfile.ReadError("a header is larger than the headers of packed bundles")
         if self._file.tell() > self._limit:
             raise tarfile.ReadError(f"the archive unpacks to more than {self._limit} bytes")
@@ -218,7 +219,9 @@ class _Bounded:
 
 
 def _members(archive_path: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """Yield each file of an archive, with the opened archive.
+    """Yield (opened archive, file) for each file of an archive.
+
+    Callers close this generator, which closes the archive.
 
     Raises:
         PrerequisiteError: the file is not an archive, contains something else than plain files at
@@ -271,6 +274,7 @@ def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None
         return f"holds a link: {member.name!r}"
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
         return f"holds something that is not a plain file: {member.name!r}"
+    # An archive may have extended headers for one member, and for all members.
     unknown = sorted({*member.pax_headers, *archive.pax_headers} - PAX_HEADERS)
     if unknown:
         return f"holds a header that no packed bundle has: {unknown[0]!r}"
@@ -292,6 +296,7 @@ def _checked_manifest(archive_path: Path, limit: int) -> tuple[bundle.Manifest, 
             from the manifest.
     """
     with contextlib.closing(_members(archive_path, limit)) as members:
+        # `pack` writes the manifest first
         archive, member = next(members, (None, None))
         if archive is None or member is None:
             raise PrerequisiteError(f"{archive_path}: holds nothing")

@@ -77,7 +77,8 @@ def _prepared_folder(folder: str) -> str:
 class HubEntry(StrictModel):
     """A prepared data set of the Hugging Face Hub.
 
-    `revision`: None if the revision is unknown, as for imported data.
+    Prepared means converted to the format of the cache from which `load_dataset` reads without the
+    Hub. `revision`: None if the revision is unknown, as for imported data.
     """
 
     id: RelativePath
@@ -218,6 +219,12 @@ def files_under(root: Path) -> Iterator[str]:
             yield (Path(folder) / name).relative_to(root).as_posix()
 
 
+def _folders_between(root: Path, name: str) -> list[Path]:
+    """Return the folders between `root` and the file `name`; `root` itself is not one of them."""
+    depth = name.count("/")  # `a/b/file` is in two folders: `a/b` and `a`
+    return list((root / name).parents)[:depth]
+
+
 def compare_files(
     root: Path, manifest: Manifest, *, only: Iterable[str] | None = None
 ) -> Differences:
@@ -241,12 +248,10 @@ def compare_files(
     for name in wanted:
         path = root / name
         entry = listed[name]
-        # the file and the folders above the file, without `root`
-        path_and_folders = [path, *path.parents][: name.count("/") + 1]
         try:
             status = path.lstat()
             is_plain = stat.S_ISREG(status.st_mode) and not any(
-                part.is_symlink() for part in path_and_folders
+                folder.is_symlink() for folder in _folders_between(root, name)
             )
             if not is_plain or status.st_size != entry.size or sha256_of(path) != entry.sha256:
                 altered.append(name)
@@ -289,7 +294,7 @@ class Need:
     """A file, a data set or a folder that a task reads."""
 
     kind: str  # "file", "listing", "hub", "tiktoken" or "perturbation"
-    name: str
+    name: str  # the path of a file, the id of a data set, a vocabulary, or "texts" for a listing
     source: str  # the URL
     paths: tuple[str, ...] = ()  # the paths of those of its files that the bundle has
     missing: str | None = None  # what is missing, as a text; None if nothing is missing
@@ -385,7 +390,8 @@ def _listing_need(
         else:
             absent.append(path)
     missing = first_of(absent, 1) or None  # `first_of` returns an empty text if none is absent
-    if not absent and len(names) < listing.count:
+    is_list_incomplete = len(names) < listing.count
+    if not absent and is_list_incomplete:
         missing = f"{file_list} names {len(names)} of {listing.count} files"
     return Need("listing", "texts", source, (file_list, *present), missing)
 
@@ -468,7 +474,8 @@ class Staging:
     def commit(self) -> Manifest:
         """Move the staged files into the bundle, and return the new manifest.
 
-        If this process is killed, the next command finishes the change.
+        The manifest also lists the files and data sets that the bundle had before. If this process
+        is killed, the next command finishes the change.
 
         Raises:
             PrerequisiteError: a staged path clashes with a path of the bundle, or a folder cannot
@@ -503,9 +510,9 @@ class Staging:
         try:
             new_manifest = Manifest(hub=list(hub.values()), files=list(files.values()))
         except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix(
-                "Value error, "
-            )
+            message = error.errors(include_url=False, include_input=False)[0]["msg"]
+            # pydantic puts these words before the message of a ValueError.
+            problem = message.removeprefix("Value error, ")
             raise PrerequisiteError(
                 f"{self.root}: cannot contain the new files: {problem}; nothing was changed"
             ) from None
@@ -536,9 +543,9 @@ class Staging:
                     f"{root / name}: is a folder, but the bundle needs a file there; "
                     "nothing was changed"
                 )
-        folders: set[Path] = set()  # `root`, and each folder between `root` and a new file
+        folders = {root}  # the folders to which files are moved, and the folders above them
         for name in names:
-            folders.update([*(root / name).parents][: name.count("/") + 1])
+            folders.update(_folders_between(root, name))
         for folder in sorted(folders):
             if folder != root and folder.is_symlink():
                 raise PrerequisiteError(
@@ -568,6 +575,8 @@ class Staging:
 
 def _finish(root: Path) -> None:
     """Finish a commit, which may have been interrupted at any point, any number of times.
+
+    The manifest is moved last: if the commit's folder has none, all files were moved already.
 
     Raises:
         PrerequisiteError: a file cannot be moved; a later call continues at this file.
@@ -637,7 +646,7 @@ def has_unfinished_change(root: Path) -> bool:
 
 
 def _leftovers(root: Path) -> list[Path]:
-    """Return the folders of unfinished changes."""
+    """Return the existing folders of unfinished changes."""
     return [*root.glob(COMMIT), *root.glob(f"{STAGING_PREFIX}*")]
 
 
@@ -645,8 +654,8 @@ def _recover(root: Path) -> None:
     """Finish a committed change, and delete the folders of other unfinished changes."""
     if (root / COMMIT).exists():
         _finish(root)
-    for left in _leftovers(root):
-        shutil.rmtree(left, ignore_errors=True)
+    for folder in _leftovers(root):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -692,6 +701,7 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
             stage.close()
     finally:
         lock.release()
+        # Nothing was committed into a new bundle: the lock file and the new folders are deleted.
         if not (root / MANIFEST).exists() and not (root / COMMIT).exists():
             (root / LOCK).unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # stop at the first folder that is not empty

@@ -62,6 +62,7 @@ def dataset_cache_folder(dataset: str) -> str:
     """Return the name that the `datasets` package gives a data set's folder in its cache."""
     from datasets.naming import camelcase_to_snakecase
 
+    # `owner/MyData` becomes `owner___my_data`
     *namespace, name = dataset.split("/")
     return "___".join([*namespace, str(camelcase_to_snakecase(name))])
 
@@ -179,6 +180,7 @@ def _build_by_script(
             passed_on[name] = os.environ[name]
     argument = json.dumps([str(repository.resolve()), dataset.config, work_path])
     argv = [sys.executable, "-m", "eval_factory.data.hub", argument]
+    # the environment, and the Python from which it was made, of which the path may be a link
     python_folders = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)]
     import_folders = []
     for folder_name in sys.path:
@@ -186,6 +188,7 @@ def _build_by_script(
             import_folders.append(str(Path(folder_name).resolve()))
     network_folders = ["/etc", "/run/systemd/resolve"]  # host names and certificates
     readable = [*network_folders, *python_folders, *import_folders, str(repository.resolve())]
+    # PYTHONSAFEPATH: modules are not imported from the current folder
     env = {**passed_on, **homes, "PYTHONSAFEPATH": "1"}
     try:
         allowed = sandbox.Allowed(readable, processes=True, network=True)
@@ -268,6 +271,7 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
 
     disable_progress_bars()
     workspace = staging.folder.with_name(f"{staging.folder.name}-hub")
+    # A loading script is found by the name of its folder, so the folder has the data set's name.
     folder = workspace / dataset.id.rpartition("/")[2]
     try:
         try:
@@ -277,7 +281,7 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
         # The Hub's library raises classes of its HTTP library, which differ between versions.
         except Exception as error:
             raise _fetch_error(dataset.id, endpoint, error) from error
-        shutil.rmtree(folder / ".cache", ignore_errors=True)
+        shutil.rmtree(folder / ".cache", ignore_errors=True)  # files of `snapshot_download` itself
         source = f"hub:{dataset.id}@{revision}"
         prepare_cache(folder, dataset, revision=revision, source=source, staging=staging)
         return revision
@@ -304,9 +308,9 @@ def _download(dataset: HubDataset, endpoint: str, folder: Path) -> str:
     if not revision:
         raise FetchError(f"{endpoint}: does not say which revision of {dataset.id} it has")
     names = {file.rfilename for file in info.siblings or []}
-    # A loading script has the name of the data set. Without a script, or with a script that may
-    # run, the repository itself is downloaded.
-    if f"{folder.name}.py" not in names or dataset.script:
+    has_script = f"{folder.name}.py" in names  # a loading script has the name of the data set
+    # Without a script, or with a script that may run, the repository itself is downloaded.
+    if not has_script or dataset.script:
         snapshot_download(
             dataset.id,
             repo_type="dataset",
@@ -344,8 +348,9 @@ def _name_the_splits(folder: Path, config: str) -> None:
             files.append({"split": path.name, "path": f"{config}/{path.name}/*.parquet"})
     if not files:
         raise FetchError(f"the Hub has not converted its configuration {config} to Parquet")
-    front = {"configs": [{"config_name": config, "data_files": files}]}
-    (folder / "README.md").write_text(f"---\n{json.dumps(front)}\n---\n", encoding="utf-8")
+    # The `datasets` package reads the splits from the YAML at the beginning of the README.
+    metadata = {"configs": [{"config_name": config, "data_files": files}]}
+    (folder / "README.md").write_text(f"---\n{json.dumps(metadata)}\n---\n", encoding="utf-8")
 
 
 def _fetch_error(name: str, endpoint: str, error: Exception) -> FetchError:

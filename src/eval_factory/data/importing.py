@@ -112,7 +112,7 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is not a folder")
-    names: list[str] = []
+    names: list[str] = []  # the paths of the files, relative to `folder`
     for known in KNOWN_FOLDERS:
         if (folder / known).is_dir():
             names += [f"{known}/{name}" for name in bundle.files_under(folder / known)]
@@ -136,11 +136,12 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
         datasets = _datasets_by_id(sources)
         repositories = (path for path in (folder / HUB_FOLDER).glob("*/*") if path.is_dir())
         for repository in sorted(repositories):
-            name = repository.relative_to(folder / HUB_FOLDER).as_posix()
-            # For a data set that no task of the table needs, no configuration is chosen.
-            dataset = datasets.get(name) or HubDataset(id=name, config=None, revision=None)
+            dataset_id = repository.relative_to(folder / HUB_FOLDER).as_posix()
+            dataset = datasets.get(dataset_id)
+            if dataset is None:  # no task of the table needs it: no configuration is chosen
+                dataset = HubDataset(id=dataset_id, config=None, revision=None)
             prepare_cache(repository, dataset, revision=None, source=source, staging=stage)
-            say(f"{name}: prepared; its revision is not known")
+            say(f"{dataset_id}: prepared; its revision is not known")
         manifest = stage.commit()
     complete_tasks = ", ".join(manifest.tasks) or "none"
     say(f"{root}: {len(manifest.files)} files; tasks with all their data: {complete_tasks}")
@@ -229,7 +230,7 @@ def _read_checksums(path: Path) -> dict[str, str]:
             f"{path}: is not UTF-8 text; nothing was imported\n"
             "  in PowerShell, write the file with Out-File -Encoding utf8"
         ) from None
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         digest, _, name = line.rstrip("\r").partition(" ")

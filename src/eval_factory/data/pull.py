@@ -55,7 +55,8 @@ def difference_from_blob(path: Path, size: int, sha1: str) -> str | None:
     content = path.read_bytes()
     if len(content) != size:
         return f"{len(content)} bytes were received, {size} were expected"
-    digest = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+    header = b"blob %d\0" % len(content)  # git hashes this header together with the content
+    digest = hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
     if digest == sha1:
         return None
     return f"its content differs from the listed file (git's hash is {digest}, listed is {sha1})"
@@ -68,14 +69,16 @@ def is_page(path: Path) -> bool:
     return beginning.removeprefix(_BYTE_ORDER_MARK).lstrip().lower().startswith(PAGE_BEGINNINGS)
 
 
-_TIMEOUT_S = (10.0, 60.0)  # for the connection, and between two blocks of a response
-MAX_FILE_SIZE = 4 << 30  # in bytes
+# (for the connection, between two blocks of a response), in seconds
+_TIMEOUT_S = (10.0, 60.0)
+MAX_FILE_SIZE = 4 << 30  # 4 GiB, in bytes
+_BLOCK_SIZE = 1 << 18  # the number of bytes of a response that are read at once
 _DOWNLOADS_AT_ONCE = 8  # the maximum number of downloads of a listing at the same time
 WEB_PAGE = "received a web page instead of the file: a login page, or a message of a proxy"
 
 RETRIES = Retry(
     total=4,
-    connect=1,
+    connect=1,  # `Fetcher` gives up a host that cannot be reached, so one more attempt is enough
     backoff_factor=0.5,
     status_forcelist=(429, 500, 502, 503, 504),
     allowed_methods=("GET",),
@@ -96,7 +99,8 @@ class Fetcher:
             PrerequisiteError: an environment variable names certificates that do not exist.
         """
         self._session = requests.Session()
-        self._session.verify = certificates()[0]
+        trusted_certificates, _variable = certificates()
+        self._session.verify = trusted_certificates
         self._session.headers["User-Agent"] = f"eval-factory/{__version__}"
         adapter = HTTPAdapter(max_retries=RETRIES, pool_maxsize=_DOWNLOADS_AT_ONCE)
         self._session.mount("https://", adapter)
@@ -176,7 +180,7 @@ class Fetcher:
         size = 0
         with self._get(url) as response, target.open("wb") as file:
             try:
-                for block in response.iter_content(1 << 18):
+                for block in response.iter_content(_BLOCK_SIZE):
                     size += len(block)
                     if size > MAX_FILE_SIZE:
                         raise FetchError(f"{url}: is larger than {MAX_FILE_SIZE >> 30} GiB")
@@ -241,8 +245,8 @@ class Fetcher:
 
 
 LEADERBOARDS = "leaderboards"  # the name for HELM's conf files, which belong to no task
-MAX_NLTK_SIZE = 256 << 20  # in bytes
-MAX_MEMBER_SIZE = 1 << 30  # in bytes
+MAX_NLTK_SIZE = 256 << 20  # the limit of all files of an NLTK package together, in bytes
+MAX_MEMBER_SIZE = 1 << 30  # the limit of an unpacked member of a zip archive, in bytes
 
 _Say = Callable[[str], None]
 
@@ -289,7 +293,7 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
                     )
                 failures.append(f"{name}: not pulled, nothing was written: {error}{hint}")
                 continue
-            if notes:
+            if notes:  # without notes, the task needs no data
                 pulled = True
                 stage.commit()
                 say("; ".join([f"{name}: pulled", *notes]))
@@ -335,7 +339,8 @@ def _pull_task(
         url = sources.url(entry.url)
         fetcher.file(url, stage.path(f"{bundle.TIKTOKEN}/{entry.path}", url), sha256=entry.sha256)
         notes.append(f"vocabulary {vocabulary}")
-    if task.perturbations and not notes and not task.own_data:
+    has_no_known_data = not notes and not task.own_data
+    if task.perturbations and has_no_known_data:
         notes.append(
             "eval-factory does not know which data the task reads besides the files of its "
             "perturbations"
@@ -419,6 +424,7 @@ def _open_zip(archive: Path, url: str) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(archive) as members:
             yield members
+    # What zipfile raises for damaged, encrypted or unsupported members.
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -449,8 +455,11 @@ def _pull_listing(
     url = sources.url(listing.url)
     answer = fetcher.json(url)
     try:
-        texts = [entry for entry in answer if entry["name"].endswith(".txt")][: bundle.LIST_LIMIT]
-        blobs = {entry["name"]: (int(entry["size"]), str(entry["sha"])) for entry in texts}
+        texts = [entry for entry in answer if entry["name"].endswith(".txt")]
+        # a dict from the name of a file to (size in bytes, SHA-1 of git)
+        blobs = {}
+        for entry in texts[: bundle.LIST_LIMIT]:
+            blobs[entry["name"]] = (int(entry["size"]), str(entry["sha"]))
         if any("/" in relative_path(file_name) for file_name in blobs):
             raise ValueError("a path instead of a name")  # caught below
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -469,7 +478,7 @@ def _pull_listing(
         try:
             for job in jobs:
                 job.result()
-        except BaseException:
+        except BaseException:  # also a KeyboardInterrupt: the downloads that wait are cancelled
             threads.shutdown(wait=True, cancel_futures=True)
             raise
     return f"{len(blobs)} files"

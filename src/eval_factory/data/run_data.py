@@ -82,16 +82,16 @@ class BundleInUse:
     def record(self) -> dict[str, Any]:
         """Return a description of the bundle for the provenance of the result.
 
-        The record has the SHA-256 of the manifest, and the revision and the hashes of each data set
-        of the Hub. Files of scenarios are not in this record: the result lists them as files of the
-        output folder.
+        The record has two keys. `manifest_sha256`: the SHA-256 of the manifest. `hub`: for each
+        data set of the Hub, its entry in the manifest, with the hashes of its files. Files of
+        scenarios are not in this record: the result lists them as files of the output folder.
         """
         listed = self.manifest.file_by_path()
         datasets = []
         for dataset in self.task.hub:
             entry = self.manifest.hub_entry(dataset.id, dataset.config)
             if entry is not None:
-                data_paths = []
+                data_paths = []  # the data and their descriptions, without lock files
                 for path in listed:
                     if path.startswith(f"{entry.folder}/") and path.endswith((".arrow", ".json")):
                         data_paths.append(path)
@@ -129,7 +129,7 @@ def how_to_get(plan: Plan, to: str) -> str:
     has_perturbation_files = bool(sources.perturbation_files(task))
     lines = []
     if has_perturbation_files or task.files or task.listing or task.hub or task.tiktoken:
-        # Only a run entry can name a perturbation in the command.
+        # `data pull` learns of a perturbation only from a run entry, which `task_name` then is.
         if has_perturbation_files or name is None:
             task_argument = plan.task_name
         else:
@@ -201,7 +201,8 @@ def _check_perturbations(plan: Plan, task: TaskSources, sources: Sources) -> Non
             that is not installed.
     """
     advice = f"; nothing was started\n  leave {AUGMENTATION} out"
-    for perturbation in (sources.perturbations[name] for name in task.perturbations):
+    for name in task.perturbations:
+        perturbation = sources.perturbations[name]
         if perturbation.online and plan.evaluation.extra.offline:
             raise PrerequisiteError(
                 f"{plan.task_name} cannot be run offline: {perturbation.reason}{advice}"
@@ -247,28 +248,29 @@ def _check_without_bundle(
     folder = scenario_folder(plan.rundir.helm, task.scenario)
     missing = []
     for file in task.files:
-        instead = file.instead is not None and (folder / file.instead).is_file()
-        if not instead and not (folder / file.path).is_file():
+        has_replacement = file.instead is not None and (folder / file.instead).is_file()
+        if not has_replacement and not (folder / file.path).is_file():
             missing.append(str(folder / file.path))
     if task.listing is not None:
-        count = sum(1 for _ in folder.glob("*.txt"))
+        count = len(list(folder.glob("*.txt")))
         if count < task.listing.count:
             missing.append(
                 f"{task.listing.count - count} of {task.listing.count} text files in {folder}"
             )
     for dataset in task.hub:
         cache = datasets_cache(env) / dataset_cache_folder(dataset.id)
+        # the folders below the data set's: configuration, version, revision
         if not any(cache.glob(f"{dataset.config or '*'}/*/*/dataset_info.json")):
             missing.append(f"{dataset.id} in {datasets_cache(env)} (HF_HOME)")
     perturbations = plan.rundir.bundled(bundles.PERTURBATIONS)
-    paths = (perturbations / file.path for file in sources.perturbation_files(task))
-    missing += [str(path) for path in paths if not path.is_file()]
+    for file in sources.perturbation_files(task):
+        if not (perturbations / file.path).is_file():
+            missing.append(str(perturbations / file.path))
+    cache_of_vocabularies = env.get("TIKTOKEN_CACHE_DIR")
     for name in task.tiktoken:
-        cached = env.get("TIKTOKEN_CACHE_DIR")
-        if cached is None or not (Path(cached) / sources.tiktoken[name].path).is_file():
-            missing.append(
-                f"tiktoken's {name} ({sources.tiktoken[name].path}) in TIKTOKEN_CACHE_DIR"
-            )
+        file_name = sources.tiktoken[name].path
+        if cache_of_vocabularies is None or not Path(cache_of_vocabularies, file_name).is_file():
+            missing.append(f"tiktoken's {name} ({file_name}) in TIKTOKEN_CACHE_DIR")
     if missing:
         raise PrerequisiteError(
             _missing_data_message(
@@ -363,22 +365,23 @@ def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> H
     may still read data of the user's own from the Hub.
     """
     variables = {}
-    folders = {path.partition("/")[0] for path in bundle.paths}
+    top_folders = {path.partition("/")[0] for path in bundle.paths}
     if bundle.task.hub:
         home = plan.rundir.bundled(bundles.HF_HOME)
         variables = {**HF_OFFLINE, "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / DATASETS)}
     for folder, variable in LIBRARY_FOLDERS.items():
-        if folder in folders:
+        if folder in top_folders:
             variables[variable] = str(plan.rundir.bundled(folder))
     lists = settings.file_lists
-    if bundles.FILE_LISTS in folders:
+    if bundles.FILE_LISTS in top_folders:
         lists = str(plan.rundir.bundled(bundles.FILE_LISTS))
     return replace(
         settings, library_variables={**settings.library_variables, **variables}, file_lists=lists
     )
 
 
-# matches the hash of a commit in a URL
+# matches the hash of a commit in a URL: exactly 40 hexadecimal digits, so that the first digits of
+# a SHA-256 are not matched
 _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 
 
@@ -508,6 +511,7 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
             token_url = env.get(variable_of(endpoint.oauth.service, "TOKEN_URL"))
             urls.append(token_url or endpoint.oauth.token_url or NO_URL)
         if endpoint.use_nvcf:
+            # only here: most runs do not use NVCF
             from eval_factory.endpoint.retrying_client import (
                 NVCF_STATUS_URL,
                 NVCF_STATUS_URL_VARIABLE,
@@ -545,7 +549,7 @@ def offline_settings(
     )
 
 
-SLOW_SIZE = 1 << 30
+SLOW_SIZE = 1 << 30  # 1 GiB
 """The total size of changed files, in bytes, from which a message reports the reading."""
 
 
@@ -555,6 +559,8 @@ def hash_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
     Returns an empty dict for tasks without own data. A file is hashed again only if its path, size
     or times have changed since it was last hashed for this output folder. Every write changes the
     ctime, which programs cannot set.
+
+    `say` shows a message to the user.
     """
     evaluation = plan.evaluation
     own_data = own_data_of(evaluation)
@@ -581,6 +587,7 @@ def hash_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
     for name in changed:
         records[name]["sha256"] = sha256_of(files[name])
     if records != known_records:
+        # This is done before any file of a finished result is changed.
         plan.rundir.forget_checksums()
         write_atomic(plan.rundir.own_data, json.dumps(records, indent=2))
     return {name: record["sha256"] for name, record in records.items()}

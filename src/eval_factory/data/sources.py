@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
-from itertools import chain
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -29,6 +28,8 @@ _MAX_PATH_SIZE = 1000  # the maximum size of a path, in bytes
 
 The smaller maximums leave room for suffixes, and for the path of the bundle before the path.
 """
+_CONTROL = "Cc"  # Unicode's category of control characters
+_SURROGATE = "Cs"  # Unicode's category of halves of surrogate pairs, which UTF-8 cannot encode
 
 
 def relative_path(text: str) -> str:
@@ -39,12 +40,13 @@ def relative_path(text: str) -> str:
             is not UTF-8, or is too long; or a part of the path is empty, `.` or `..`.
     """
     parts = text.split("/")
-    kinds = set(map(unicodedata.category, text))
-    if "Cs" in kinds:
+    categories = set(map(unicodedata.category, text))
+    if _SURROGATE in categories:
         raise ValueError(f"'{printable(text)}' is not UTF-8")
-    if any(part in ("", ".", "..") for part in parts) or "\\" in text or "Cc" in kinds:
+    has_special_part = any(part in ("", ".", "..") for part in parts)
+    if has_special_part or "\\" in text or _CONTROL in categories:
         raise ValueError(f"'{printable(text)}' is not a plain relative path")
-    if len(parts[0]) == 2 and parts[0][1] == ":":
+    if len(parts[0]) == 2 and parts[0][1] == ":":  # `C:`
         raise ValueError(f"'{printable(text)}' names a drive")
     if len(text.encode()) > _MAX_PATH_SIZE or any(
         len(part.encode()) > _MAX_NAME_SIZE for part in parts
@@ -70,6 +72,7 @@ def clashes(paths: Iterable[str]) -> Iterator[str]:
                 clash = f"and '{printable(seen[folded])}' differ in case only"
             yield f"'{printable(path)}' {clash}"
         seen[folded] = path
+        # Add the folder of the path, and each folder above, up to one that was added before.
         folder = folded.rpartition("/")[0]
         while folder and folder not in folders:
             folders[folder] = path
@@ -84,7 +87,7 @@ def plain_text(text: str) -> str:
     Raises:
         ValueError: the text has control characters.
     """
-    if {"Cc", "Cs"}.intersection(map(unicodedata.category, text)):
+    if {_CONTROL, _SURROGATE}.intersection(map(unicodedata.category, text)):
         raise ValueError(f"'{printable(text)}' holds control characters")
     return text
 
@@ -95,7 +98,11 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class SourceFile(StrictModel):
-    """A file of a scenario; `path` is relative to the scenario's folder."""
+    """A file that is downloaded: of a scenario, a perturbation, or a vocabulary.
+
+    `path` is relative to the folder of the scenario or of the perturbations; `url` is a template
+    (see `Sources.url`).
+    """
 
     path: RelativePath
     url: str
@@ -120,7 +127,7 @@ class Listing(StrictModel):
     files: str
     """The URL of the folder; the name of a file is appended to it."""
     count: int
-    """The number of files that HELM reads."""
+    """The number of files that HELM reads: at most the `LIST_LIMIT` of `data/bundle.py`."""
     upstream: str | None = None
     """The URL on a branch that HELM itself reads, if `url` is the URL of a commit."""
 
@@ -214,9 +221,9 @@ class TaskSources(StrictModel):
                 files.append(file)
         update: dict[str, object] = {"files": tuple(files)}
         for variant in self.variants:
-            if variant.when.items() <= values.items():
-                name_and_value = (f"{name}={value}" for name, value in variant.when.items())
-                update |= {"hub": variant.hub, "variant": ",".join(name_and_value)}
+            if variant.when.items() <= values.items():  # each parameter of `when` has its value
+                settings = [f"{name}={value}" for name, value in variant.when.items()]
+                update |= {"hub": variant.hub, "variant": ",".join(settings)}
                 break
         return self.model_copy(update=update)
 
@@ -242,8 +249,10 @@ class Sources(StrictModel):
 
     def perturbation_files(self, task: TaskSources) -> list[SourceFile]:
         """Return the files of the task's perturbations."""
-        perturbations = (self.perturbations[name] for name in task.perturbations)
-        return list(chain.from_iterable(perturbation.files for perturbation in perturbations))
+        files: list[SourceFile] = []
+        for name in task.perturbations:
+            files += self.perturbations[name].files
+        return files
 
     def requested(self, text: str) -> TaskSources | None:
         """Return the sources of `TASK` or `TASK:name=value`.
@@ -259,7 +268,7 @@ class Sources(StrictModel):
             parameter, _, value = part.partition("=")
             values[parameter] = value
         sources = task.with_values(values)
-        if sources.variant != variant:
+        if sources.variant != variant:  # the task has no variant with exactly these values
             return None
         return sources
 
@@ -295,7 +304,7 @@ def load_sources() -> Sources:
     return Sources.model_validate(parse_own(text))
 
 
-AUGMENTATION = "data_augmentation"
+AUGMENTATION = "data_augmentation"  # the argument of a run entry that names a perturbation of HELM
 
 
 def name_in_table(task_read: Task, framework: Framework, sources: Sources) -> str | None:
@@ -360,15 +369,16 @@ def requested_sources(text: str, sources: Sources) -> TaskSources | None:
     if not is_run_entry(text, framework):
         return sources.requested(text)
     problems: list[str] = []
-    tasks = (
-        task_of_run_entry(text, framework, problems, upstream) for upstream in UPSTREAMS.values()
-    )
-    task_read = next((task for task in tasks if task is not None), None)
+    task_read = None
+    for upstream in UPSTREAMS.values():  # the first upstream that has the run spec is used
+        if task_read is None:
+            task_read = task_of_run_entry(text, framework, problems, upstream)
     if task_read is None:
         raise ConfigError(problems[:1])  # each upstream may add a problem; one is enough
     task = sources_of(task_read, framework, task_read.helm.arguments, sources)
     for perturbation in task.perturbations:
-        if (reason := sources.perturbations[perturbation].reason) is not None:
+        reason = sources.perturbations[perturbation].reason
+        if reason is not None:
             raise ConfigError(f"{text}: cannot be pulled: {reason}; pull it without {AUGMENTATION}")
     if name_in_table(task_read, framework, sources) is None and not task.perturbations:
         raise ConfigError(f"{text}: 'eval-factory data pull' does not know which data it needs")
