@@ -171,7 +171,8 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
 @click.argument("folder", type=HomePath(), metavar="DIR")
 def verify_data(folder: Path) -> None:
     """Compare every file of a bundle with the bundle's manifest."""
-    from eval_factory.data.bundle import compare_files, read_manifest, settle
+    from eval_factory.data.bundle import compare_files, read_manifest
+    from eval_factory.data.bundle_changes import settle
 
     settle(folder)  # finish a change of the bundle that was interrupted
     manifest = read_manifest(folder)

@@ -21,6 +21,7 @@ from typing import IO, Any
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.data import bundle
+from eval_factory.data.bundle_changes import has_unfinished_change, settle, staging
 from eval_factory.data.sources import Sources, relative_path
 
 SUFFIXES = (".tar.gz", ".tgz")
@@ -60,7 +61,7 @@ def pack(root: Path, target: Path) -> int:
     bundle.refuse_inside(root, target, "an archive")
     if target.is_dir():
         raise ConfigError(f"{target}: is a folder; name a file")
-    bundle.settle(root)
+    settle(root)
     manifest = bundle.read_manifest(root)
     differences = bundle.compare_files(root, manifest)
     if differences:
@@ -145,11 +146,11 @@ def unpack(
     if not archive_path.is_file():
         raise ConfigError(f"{archive_path}: is not a file")
     not_empty = ConfigError(f"{root}: already exists and is not empty; name another folder")
-    # A folder with files but without a manifest is refused by `bundle.staging` below.
-    if (root / bundle.MANIFEST).exists() and not bundle.has_unfinished_change(root):
+    # A folder with files but without a manifest is refused by `staging` below.
+    if (root / bundle.MANIFEST).exists() and not has_unfinished_change(root):
         raise not_empty
     manifest, manifest_bytes, total_size = _checked_manifest(archive_path, limit)
-    with bundle.staging(root, sources) as stage:
+    with staging(root, sources) as stage:
         # `staging` has finished an interrupted change, which must be of the same archive.
         manifest_file = root / bundle.MANIFEST
         if manifest_file.exists() and manifest_file.read_bytes() != manifest_bytes:

@@ -16,7 +16,8 @@ from typing import Any
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.safe_files import foreign_files
-from eval_factory.data.bundle import HF_HOME, HubEntry, Staging, files_under
+from eval_factory.data.bundle import HF_HOME, HubEntry, files_under
+from eval_factory.data.bundle_changes import Staging
 from eval_factory.data.sources import HubDataset
 
 

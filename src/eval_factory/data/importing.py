@@ -19,6 +19,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.safe_files import read_text
 from eval_factory.data import bundle
+from eval_factory.data.bundle_changes import Staging, staging
 from eval_factory.data.hub import prepare_cache
 from eval_factory.data.sources import HubDataset, Sources, clashes, relative_path
 from eval_factory.tasks.file_problems import shortened
@@ -78,7 +79,7 @@ KNOWN_FOLDERS = (*COPIED_FOLDERS, HUB_FOLDER)
 _Say = Callable[[str], None]
 
 
-def _stage_file_lists(folder: Path, sources: Sources, source: str, stage: bundle.Staging) -> None:
+def _stage_file_lists(folder: Path, sources: Sources, source: str, stage: Staging) -> None:
     """Stage the list of files of each scenario that reads all text files of its folder.
 
     `source`: the source of the lists for the manifest.
@@ -128,7 +129,7 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
         say(line)
     # the source of each file in the bundle's manifest
     source = f"import:{printable(os.fsdecode(folder.resolve().name))}"
-    with bundle.staging(root, sources) as stage:
+    with staging(root, sources) as stage:
         for name in names:
             if not name.startswith(f"{HUB_FOLDER}/"):
                 shutil.copyfile(folder / name, stage.path(name, source))

@@ -29,6 +29,7 @@ from urllib3.util.retry import Retry
 from eval_factory import __version__
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data import bundle
+from eval_factory.data.bundle_changes import Staging, staging
 from eval_factory.data.hub import FetchError, pull_dataset
 from eval_factory.data.importing import describe_choice_file
 from eval_factory.data.sources import (
@@ -274,7 +275,7 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
             "'eval-factory data ls' lists the tasks (or write: all)"
         )
     failures: list[str] = []
-    with contextlib.closing(Fetcher()) as fetcher, bundle.staging(root, sources) as stage:
+    with contextlib.closing(Fetcher()) as fetcher, staging(root, sources) as stage:
         pulled = False  # True if the data of at least one task were added
         for name in dict.fromkeys(tasks):
             try:
@@ -307,7 +308,7 @@ def _pull_task(
     name: str,
     task: TaskSources,
     sources: Sources,
-    stage: bundle.Staging,
+    stage: Staging,
     fetcher: Fetcher,
     say: _Say,
 ) -> list[str]:
@@ -375,7 +376,7 @@ def _pin_note(pinned: str | None, revision: str) -> str:
     )
 
 
-def _pull_confs(sources: Sources, stage: bundle.Staging, fetcher: Fetcher) -> list[str]:
+def _pull_confs(sources: Sources, stage: Staging, fetcher: Fetcher) -> list[str]:
     """Stage HELM's conf files with the runs of its leaderboards; return notes about them."""
     presentation = sources.presentation
     if presentation is None:
@@ -441,7 +442,7 @@ def _pull_listing(
     scenario: str,
     listing: Listing,
     sources: Sources,
-    stage: bundle.Staging,
+    stage: Staging,
     fetcher: Fetcher,
     say: _Say,
 ) -> str:
@@ -484,7 +485,7 @@ def _pull_listing(
     return f"{len(blobs)} files"
 
 
-def _pull_nltk(sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _Say) -> None:
+def _pull_nltk(sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> None:
     """Download the data of NLTK into the bundle.
 
     No medical benchmark reads these data. If they are not available, the bundle is complete

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.data.bundle import staging
+from eval_factory.data.bundle_changes import staging
 from eval_factory.data.hub import prepare_cache
 from eval_factory.data.importing import import_folder
 from eval_factory.data.sources import HubDataset

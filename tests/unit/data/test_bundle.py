@@ -19,9 +19,8 @@ from eval_factory.data.bundle import (
     MANIFEST,
     compare_files,
     read_manifest,
-    settle,
-    staging,
 )
+from eval_factory.data.bundle_changes import has_unfinished_change, settle, staging
 from eval_factory.data.sources import relative_path
 from facts import naming
 from invented_bundle import QUESTIONS, sources
@@ -92,7 +91,7 @@ def test_a_change_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.Monkey
             pass
         else:
             break
-        half = bundles.has_unfinished_change(root)
+        half = has_unfinished_change(root)
         settle(root)
         assert content_of(root) in ((after,) if half else (before, after))
         ended.append(content_of(root) == after)

@@ -12,7 +12,7 @@ import pytest
 
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.data.bundle import staging
+from eval_factory.data.bundle_changes import staging
 from eval_factory.data.hub import RESULT_FILE, prepare_cache
 from eval_factory.data.sources import HubDataset
 from invented_bundle import sources
