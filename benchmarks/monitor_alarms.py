@@ -32,8 +32,8 @@ from eval_factory.monitor.detector import (
     LimitBaseline,
     Units,
     alarm_level,
-    needed_repeats,
 )
+from eval_factory.monitor.simulation import needed_repeats
 
 LOOKS = 52
 ALPHA = 0.05

@@ -31,7 +31,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import json_line, open_regular, parse_json, write_atomic
-from eval_factory.monitor import detector
+from eval_factory.monitor import detector, simulation
 from eval_factory.monitor.detector import (
     Array,
     ChangeDetector,
@@ -828,8 +828,8 @@ def power_of(tests: PanelTests) -> dict[str, Any]:
     needs to find the drop `drop` reliably; None if no simulated number of runs is enough.
     """
     baselines = [test.baseline for test in tests.limit_tests]
-    findings = detector.simulated_findings(baselines, tests.rules.harm_alpha)
-    needed_runs = detector.needed_repeats(baselines, tests.rules.harm_alpha)
+    findings = simulation.simulated_findings(baselines, tests.rules.harm_alpha)
+    needed_runs = simulation.needed_repeats(baselines, tests.rules.harm_alpha)
     power = {}
     for test, drops, needed in zip(tests.limit_tests, findings, needed_runs, strict=True):
         power[test.limit.name] = {

@@ -27,7 +27,7 @@ from eval_factory.core.plain_yaml import load_mapping, to_yaml
 from eval_factory.core.rundir import RunDir, SuiteDir, suite_dir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import screen
-from eval_factory.monitor import detector
+from eval_factory.monitor import simulation
 from eval_factory.monitor.course import (
     PanelMeasurement,
     PanelTests,
@@ -588,9 +588,9 @@ def expected_findings_lines(panel: Panel) -> list[str]:
     units = []
     max_drops = []
     for task in section.tasks:
-        units.append(np.arange(min(task.size, detector.MAX_SIMULATED)))
+        units.append(np.arange(min(task.size, simulation.MAX_SIMULATED)))
         max_drops.append(min(float(task.max_drop), 1.0))
-    findings_by_flip_rate = detector.assumed_findings(
+    findings_by_flip_rate = simulation.assumed_findings(
         units, max_drops, section.baseline.repeats, section.looks, alpha
     )
     # `assumed_lines` takes the findings as mappings, as the ledger has them.

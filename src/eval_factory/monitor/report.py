@@ -30,7 +30,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.tables import Table, screen
 from eval_factory.core.tables import html as in_html
 from eval_factory.monitor.course import HARM, SHARES, STATED, Rules
-from eval_factory.monitor.detector import REPEATS, alarm_level
+from eval_factory.monitor.detector import alarm_level
 from eval_factory.monitor.ledger import (
     CHANGE,
     LOOK,
@@ -42,6 +42,7 @@ from eval_factory.monitor.ledger import (
     as_read_again,
 )
 from eval_factory.monitor.panel import CHANGED, PANEL_FILE, SECTION
+from eval_factory.monitor.simulation import REPEATS
 from eval_factory.report import drawing
 from eval_factory.report.drawing import FONT_SIZE, Colour, Drawing, Shape, svg
 from eval_factory.report.page.document import pack_page, tables_page

@@ -16,7 +16,7 @@ from typing import Any
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import json_line
-from eval_factory.monitor import detector
+from eval_factory.monitor import simulation
 from eval_factory.monitor.course import (
     FIGURES_VERSION,
     VALUES_FILE,
@@ -378,7 +378,7 @@ def _is_same_limit(stored: Line, computed: Line) -> bool:
         return False
     # If a share is near the threshold, the number of needed runs may differ.
     for find in stored["finds"]:
-        if abs(find["share"] - detector.ENOUGH) <= _MAX_SHARE_DIFFERENCE:
+        if abs(find["share"] - simulation.ENOUGH) <= _MAX_SHARE_DIFFERENCE:
             return True
     return bool(stored["needed"] == computed["needed"])
 

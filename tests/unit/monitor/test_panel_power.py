@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eval_factory.monitor import detector
-from eval_factory.monitor.detector import (
+from eval_factory.monitor import simulation
+from eval_factory.monitor.detector import EDetectors, LimitBaseline, Units, sigma_of
+from eval_factory.monitor.simulation import (
     DropFinding,
-    LimitBaseline,
     SimulatedAnswers,
-    Units,
     assumed_findings,
     hardest_findings,
     needed_repeats,
-    sigma_of,
     simulated_findings,
 )
 
@@ -301,8 +299,8 @@ def test_the_drop_to_be_found_leaves_what_is_allowed_behind() -> None:
 
 
 def test_the_median_week_counts_those_that_find_nothing() -> None:
-    assert detector._finding(0.1, np.array([np.inf, 7, 1, 2, 3])) == DropFinding(0.1, 0.8, 3)
-    assert detector._finding(0.1, np.array([1, np.inf, 1, np.inf])) == DropFinding(0.1, 0.5, None)
+    assert simulation._finding(0.1, np.array([np.inf, 7, 1, 2, 3])) == DropFinding(0.1, 0.8, 3)
+    assert simulation._finding(0.1, np.array([1, np.inf, 1, np.inf])) == DropFinding(0.1, 0.5, None)
 
 
 @pytest.mark.simulation
@@ -327,14 +325,14 @@ def test_the_runs_that_a_baseline_has_are_kept(
     like = right_and_wrong(0.25, np.arange(40))
     baselines = []
 
-    class Spy(detector.EDetectors):
+    class Spy(EDetectors):
         def __init__(self, values: Any, *of_panel: Any) -> None:
             baselines.append(values)
             super().__init__(values, *of_panel)
 
-    monkeypatch.setattr(detector, "EDetectors", Spy)
-    runs = detector._RunCounts(repeats, min(repeats, 5))
-    detector._weeks_until_alarm(like, runs, [0.1], 20, 3, np.random.default_rng(0))
+    monkeypatch.setattr(simulation, "EDetectors", Spy)
+    runs = simulation._RunCounts(repeats, min(repeats, 5))
+    simulation._weeks_until_alarm(like, runs, [0.1], 20, 3, np.random.default_rng(0))
     (simulated,) = baselines
     assert simulated.shape == (3, repeats, 40)
     for year in simulated:
