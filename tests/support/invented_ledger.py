@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval_factory.monitor.ledger import History
-from eval_factory.monitor.report import monitor_page
+from eval_factory.monitor.panel_page import monitor_page
 
 HEAD = "5e" * 32
 HOSTILE = "<img src=http://h.test/x onerror=alert(1)>"

@@ -283,7 +283,7 @@ def report(panel: Path, output: Path | None) -> None:
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.monitor.ledger import Ledger
     from eval_factory.monitor.look import PAGE
-    from eval_factory.monitor.report import monitor_page
+    from eval_factory.monitor.panel_page import monitor_page
 
     folder = _folder_of(panel)
     path = output or folder / PAGE

@@ -65,6 +65,7 @@ from eval_factory.monitor.made_elsewhere import (
     result_folders,
 )
 from eval_factory.monitor.panel import IMPORTED, PANEL_FILE, SECTION, Limit, Panel, digest_of
+from eval_factory.monitor.panel_page import monitor_page
 from eval_factory.monitor.report import (
     alarm_words,
     assumed_lines,
@@ -72,7 +73,6 @@ from eval_factory.monitor.report import (
     limits_out_of_reach,
     limits_table,
     look_lines,
-    monitor_page,
     power_lines,
 )
 from eval_factory.reading import VERSION

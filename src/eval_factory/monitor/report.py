@@ -1,8 +1,6 @@
-"""Shows a panel's ledger as lines on the screen, as a page, and in evidence packs.
+"""Shows a panel's ledger as lines on the screen, and in evidence packs.
 
-The page is a single file that works offline. It shows the verdict, a plot of each score, and the
-users' notes about alarms. The plots show the current baseline and the looks since; a list shows the
-earlier baselines.
+`panel_page.py` shows the ledger as an HTML page.
 
 A limit of a panel is the greatest permitted drop of a score. Each limit has an e-value at each
 look. A large e-value is evidence that the score has dropped by more than permitted. An alarm on a
@@ -11,12 +9,8 @@ drop is raised when the mean e-value of the limits reaches 1 / `course.Rules.har
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +18,10 @@ from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.analysis.paper import pack_of_panel
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.tables import Table, screen
-from eval_factory.core.tables import html as in_html
-from eval_factory.monitor.course import HARM, SHARES, STATED, Rules
+from eval_factory.monitor.course import HARM, SHARES, STATED
 from eval_factory.monitor.detector import alarm_level
 from eval_factory.monitor.ledger import (
     CHANGE,
@@ -41,13 +33,10 @@ from eval_factory.monitor.ledger import (
     Line,
     as_read_again,
 )
-from eval_factory.monitor.panel import CHANGED, PANEL_FILE, SECTION
+from eval_factory.monitor.panel import PANEL_FILE, SECTION
 from eval_factory.monitor.simulation import REPEATS
-from eval_factory.report import drawing
-from eval_factory.report.drawing import FONT_SIZE, Colour, Drawing, Shape, svg
-from eval_factory.report.page.document import pack_page, tables_page
+from eval_factory.report.page.document import pack_page
 from eval_factory.report.papers import pack_markdown, pack_texts, rendered
-from eval_factory.report.plots import Axis, axis_of
 
 SHOWN_NOTES = 5  # the number of notes on the screen
 _E_VALUE_DIGITS = 3  # the significant digits of an e-value
@@ -158,7 +147,7 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
         entry = entries_of_last_look.get(limit["name"])
         if entry:
             cells.append(formats.short(entry["value"], missing="-"))
-            cells.append(_e_value(entry["e"]))
+            cells.append(e_value_text(entry["e"]))
         else:
             cells += ["-", "-"]
         rows.append(cells)
@@ -170,7 +159,7 @@ def evidence_of(baseline: Line, look: Line) -> str:
     """Return a sentence with the mean e-value of a look, and with the level of an alarm."""
     level = 1 / baseline["harm_alpha"]
     return (
-        f"evidence of a drop beyond a limit: {_e_value(look['e'])} "
+        f"evidence of a drop beyond a limit: {e_value_text(look['e'])} "
         f"of the {level:g} that raise an alarm"
     )
 
@@ -196,7 +185,7 @@ def look_lines(baseline: Line, look: Line) -> Iterator[str]:
     if differing is not None:
         yield differing
     yield from _figure_lines(baseline, look)
-    yield from _change_lines(baseline, look)
+    yield from change_lines(baseline, look)
 
 
 def _figure_lines(baseline: Line, look: Line) -> Iterator[str]:
@@ -218,7 +207,7 @@ def _figure_lines(baseline: Line, look: Line) -> Iterator[str]:
     )
 
 
-def _change_lines(baseline: Line, look: Line) -> Iterator[str]:
+def change_lines(baseline: Line, look: Line) -> Iterator[str]:
     """Yield lines about other models that the answers name, and about changed scores."""
     models = look["watched"][STATED]
     models_before = baseline["watched"][STATED]
@@ -309,79 +298,6 @@ def assumed_lines(by_flip_rate: Mapping[float, Sequence[Mapping[str, Any]]]) -> 
         )
 
 
-WIDTH = 480.0
-"""The width of a plot. It is smaller than that of other plots, for legible letters on a phone."""
-# Positions in a plot, in CSS pixels from its upper left corner.
-LEFT = 62.0  # the left end of the horizontal axis
-RIGHT = 408.0  # the right end of the horizontal axis
-TOP = 32.0  # the highest value
-LOWEST = 184.0  # the lowest value
-BOTTOM = 202.0  # the horizontal axis, below the lowest value
-LOOK_MARGIN = 14.0  # from an end of the horizontal axis to the first or the last look
-MIN_LOOKS_DRAWN = 10
-"""The width of a plot is enough for at least this number of looks."""
-MAX_LOOK_NUMBERS = 15  # the greatest number of looks with a number at the horizontal axis
-MAX_NUMBERED = 8
-"""Up to this number of lines in a plot, each line has a number at its end."""
-# Smaller and greater e-values are drawn at the edge of a plot.
-MIN_DRAWN = 1e-3
-MAX_DRAWN = 1e5
-_STYLE = """
-.plot-box { max-width: 40rem; } #evidence table { width: auto; } h3 + p { break-after: avoid; }
-@media print { details::details-content { content-visibility: visible; block-size: auto; } }
-"""
-_FIGURES = {name: (name, formats.percent) for name in SHARES} | {
-    "length": ("mean length, words", lambda value: formats.decimals(value, digits=1)),
-    "latency": ("median latency", formats.seconds),
-}
-"""Dict from a watched figure to its label in a table and the function that formats the figure."""
-
-
-def monitor_page(name: str, history: History) -> str:
-    """Return the HTML page of a panel; `name` is the name of its folder."""
-    from markupsafe import Markup
-
-    def markup(content: Table | Drawing) -> Markup:
-        """Return a table or a drawing as HTML."""
-        # This program makes the tables and drawings, and escapes the text in them.
-        if isinstance(content, Table):
-            return Markup(in_html(content))  # noqa: S704
-        return Markup(svg(content))  # noqa: S704
-
-    epoch = None
-    if history.baseline is not None:
-        baseline = as_read_again(history.baseline, history.looks)
-        epoch = _Epoch(history, baseline, history.looks)
-    return tables_page(
-        "panel.html.j2",
-        _STYLE,
-        name=one_line(name),
-        head=history.head,
-        lines=history.lines,
-        epoch=epoch,
-        history=History,  # the class: the template makes histories of earlier lines
-        edge_of=edge_of,
-        named=_named,
-        markup=markup,
-        one_line=one_line,
-        formats=formats,
-        most_numbered=MAX_NUMBERED,
-        state_of=state_of,
-        alarm_words=alarm_words,
-        evidence_of=evidence_of,
-        differing_words=differing_words,
-        limits_table=limits_table,
-        power_lines=power_lines,
-    )
-
-
-def edge_of(limit: Line) -> float:
-    """Return the worst score that a limit permits."""
-    if limit["higher_is_better"]:
-        return float(limit["baseline"] - limit["max_drop"])
-    return float(limit["baseline"] + limit["max_drop"])
-
-
 def limits_out_of_reach(baseline: Line) -> list[str]:
     """Return a line for each limit that no score can break.
 
@@ -432,357 +348,9 @@ def drops_rarely_found(baseline: Line) -> list[str]:
     return lines
 
 
-def _named(look: Line) -> str:
-    """Return the number and the date of a look."""
-    return f"{look['look']}, {look['at'][:10]}"
-
-
-def _e_value(e: float) -> str:
+def e_value_text(e: float) -> str:
     """Return an e-value with three significant digits."""
     return formats.significant(e, _E_VALUE_DIGITS)
-
-
-def _log(e: float) -> float:
-    """Return the decimal logarithm of an e-value, limited to the drawn range."""
-    return math.log10(min(max(e, MIN_DRAWN), MAX_DRAWN))
-
-
-@dataclass(frozen=True)
-class _Epoch:
-    """A baseline and the looks after it."""
-
-    history: History
-    baseline: Line
-    looks: Sequence[Line]
-
-    @cached_property
-    def numbered(self) -> list[Line]:
-        """All looks of the epoch in their order, including the looks that were not made."""
-        # Numbers of lines begin at 1, so the slice begins after the baseline.
-        later = self.history.lines[int(self.baseline["number"]) :]
-        looks = [line for line in later if line["kind"] in (LOOK, NOT_MADE)]
-        return sorted(looks, key=lambda look: int(look["look"]))
-
-    @property
-    def rules(self) -> Rules:
-        """The rules of an alarm."""
-        return Rules.of(self.baseline)
-
-    @property
-    def alarm_at(self) -> float:
-        """The mean e-value that raises an alarm."""
-        return 1 / self.rules.harm_alpha
-
-    @cached_property
-    def warnings(self) -> list[str]:
-        """The lines about facts that are not an alarm, but that the user should know."""
-        lines: list[str] = []
-        if self.looks:
-            lines += _change_lines(self.baseline, self.looks[-1])
-        lines += limits_out_of_reach(self.baseline)
-        lines += drops_rarely_found(self.baseline)
-        lines += self.beyond_limits()
-        if self.numbered and self.numbered[-1]["kind"] == NOT_MADE:
-            last = self.numbered[-1]
-            lines.append(f"look {last['look']} was not made: {last['reason']}")
-        begun = self.history.begun
-        if begun is not None:
-            lines.append(f"look {begun['look']} was started at {begun['at']} and has not ended")
-        if len(self.looks) >= self.baseline["looks"]:
-            lines.append(
-                "all looks are made: the next look needs a new baseline (--new_baseline WHY)"
-            )
-        return lines
-
-    def beyond_limits(self) -> list[str]:
-        """Return a line for each limit whose last score is worse than permitted, alarm or not."""
-        lines: list[str] = []
-        if not self.looks:
-            return lines
-        scores = {limit["name"]: limit["value"] for limit in self.looks[-1]["limits"]}
-        for limit in self.baseline["limits"]:
-            score = scores.get(limit["name"])
-            if score is None:
-                continue
-            edge = edge_of(limit)
-            if limit["higher_is_better"] and score < edge:
-                direction = "below"
-            elif not limit["higher_is_better"] and score > edge:
-                direction = "above"
-            else:
-                continue
-            lines.append(
-                f"the last look of {limit['name']} is {direction} its limit: "
-                f"{formats.short(score)}, the limit is {formats.short(edge)}"
-            )
-        return lines
-
-    def entries_of(self, name: str) -> dict[int, Line]:
-        """Return the entries of a limit, by the number of the look.
-
-        The key `change` of an entry has the entry of the test whether the score changed in any
-        direction.
-        """
-        entries: dict[int, Line] = {}
-        for look in self.looks:
-            for limit in look["limits"]:
-                if limit["name"] == name:
-                    entries[look["look"]] = {**limit, "change": look["changed"][name]}
-        return entries
-
-    def limit_table(self, limit: Line) -> Table:
-        """Return the table of a limit, with a row for each look."""
-        head = (
-            "look",
-            "score",
-            "less baseline",  # the difference: the score minus the baseline
-            "missing",
-            "e-value",
-            "drop since",
-            "change: e-value",
-            "change since",
-        )
-        entries = self.entries_of(limit["name"])
-        rows = []
-        for look in self.numbered:
-            entry = entries.get(look["look"])
-            if entry is not None:
-                cells = self._cells(entry, limit["baseline"])
-            else:
-                cells = ["not made", *["-"] * (len(head) - 2)]
-            rows.append([_named(look), *cells])
-        return Table(head, rows, numbers=len(head) - 1)
-
-    @staticmethod
-    def _cells(entry: Line, baseline: float) -> list[str]:
-        """Return the cells of a look in the table of a limit, after the cell with the look's name.
-
-        `baseline` is the score of the baseline.
-        """
-        difference = None
-        if entry["value"] is not None:
-            difference = entry["value"] - baseline
-        cells = [
-            formats.score(entry["value"], missing="none"),
-            formats.score(difference, sign="+", missing="-"),
-            str(entry["missing"]),
-        ]
-        for test_entry in (entry, entry["change"]):
-            cells.append(_e_value(test_entry["e"]))
-            since = test_entry["since"]
-            cells.append("-" if since is None else str(since))
-        return cells
-
-    @property
-    def e_value_table(self) -> Table:
-        """The table of the mean e-values, and of the e-values of watched figures in `alarm_on`."""
-        names = list(self.looks[-1]["figures"])
-        rows = []
-        for look in self.looks:
-            cells = [_named(look), _e_value(look["e"])]
-            for name in names:
-                cells.append(_e_value(look["figures"][name]["e"]))
-            rows.append(cells)
-        head = ["look", "mean e-value"]
-        for name in names:
-            head.append(f"{name}: e-value")
-        return Table(tuple(head), rows, numbers=len(head) - 1)
-
-    @property
-    def watched_table(self) -> Table:
-        """The table of the watched figures, over all answers."""
-        head = ("of all answers", "baseline", "last look", "smallest", "largest")
-        rows = []
-        for key, (label, format_figure) in _FIGURES.items():
-            cells = [label]
-            of_looks = [look["watched"][key] for look in self.looks]
-            last = of_looks[-1] if of_looks else None
-            present = [figure for figure in of_looks if figure is not None]
-            smallest = min(present, default=None)
-            largest = max(present, default=None)
-            for figure in (self.baseline["watched"][key], last, smallest, largest):
-                cells.append("-" if figure is None else format_figure(figure))
-            rows.append(cells)
-        return Table(head, rows, numbers=len(head) - 1)
-
-    def score_plot(self, limit: Line) -> Drawing:
-        """Return a plot of each look's score, with the baseline and the limit."""
-        mean = limit["baseline"]
-        edge = edge_of(limit)
-        low = mean - 2 * limit["sigma"]
-        high = mean + 2 * limit["sigma"]
-        scores = {}
-        for number, entry in self.entries_of(limit["name"]).items():
-            scores[number] = entry["value"]
-        axis = axis_of([*scores.values(), low, high, edge], LOWEST, TOP)
-        alarm = self.history.alarm
-        if alarm is not None:  # mark the alarm only in the plots of its limits
-            concerns_limit = alarm["what"] in (HARM, CHANGED) and limit["name"] in alarm["names"]
-            if not concerns_limit:
-                alarm = None
-        plot = _Plot(self, axis, alarm)
-        band_top = plot.y_of(high)
-        band_height = plot.y_of(low) - band_top
-        plot.shapes.append(drawing.rect(LEFT, band_top, RIGHT - LEFT, band_height, "grid"))
-        plot.frame({tick: f"{tick:.6g}" for tick in axis.ticks()})
-        plot.level(mean, "ink")
-        plot.level(edge, "second")
-        plot.ends([(mean, "baseline"), (edge, "limit")])
-        plot.line(scores, limit["metric"])
-        return plot.drawing(f"{limit['name']}: {limit['metric']} of each look")
-
-    def e_value_plot(self) -> Drawing:
-        """Return a plot of the e-values of each limit, with their mean."""
-        level = self.alarm_at
-        mean = {look["look"]: look["e"] for look in self.looks}
-        values = [1.0, level, *mean.values()]
-        by_limit: dict[str, dict[int, float]] = {}  # the e-values of each limit's looks
-        for limit in self.baseline["limits"]:
-            name = limit["name"]
-            by_limit[name] = {}
-            for number, entry in self.entries_of(name).items():
-                by_limit[name][number] = entry["e"]
-            values += by_limit[name].values()
-        logs = list(map(_log, values))
-        space = 0.2  # the least distance from the highest value to the end of the axis
-        highest = min(math.ceil(max(logs) + space), _log(MAX_DRAWN))
-        axis = Axis(math.floor(min(logs)), highest, LOWEST, TOP)
-        alarm = self.history.alarm
-        if alarm is not None and alarm["what"] != HARM:  # this plot shows evidence of a drop only
-            alarm = None
-        plot = _Plot(self, axis, alarm, is_log=True)
-        ticks = {}
-        for power in range(int(axis.low), int(axis.high) + 1):
-            ticks[10.0**power] = f"{10.0**power:,.6g}"
-        plot.frame(ticks)
-        plot.level(level, "second")
-        plot.shapes.append(
-            drawing.text_shape(LEFT + 5, plot.y_of(level) - 5, f"alarm at {level:g}")
-        )
-        for name, by_look in by_limit.items():
-            plot.line(by_look, name, "faint")
-        plot.line(mean, "mean e-value")
-        if 1 < len(by_limit) <= MAX_NUMBERED:
-            labels = []
-            for number, by_look in enumerate(by_limit.values(), start=1):
-                labels.append((list(by_look.values())[-1], str(number)))
-            plot.ends(labels)
-        return plot.drawing("Evidence of a drop beyond a limit")
-
-
-@dataclass(frozen=True)
-class _Plot:
-    """A plot over the looks of an epoch."""
-
-    epoch: _Epoch
-    axis: Axis  # the vertical axis; its method `x` returns the position of a value on the axis
-    alarm: Line | None  # the alarm to mark in the plot
-    is_log: bool = False  # True if the vertical axis is logarithmic
-    shapes: list[Shape] = field(default_factory=list)
-
-    def x_of(self, number: int) -> float:
-        """Return the horizontal position of the look with this number."""
-        first = int(self.epoch.numbered[0]["look"])
-        last = int(self.epoch.numbered[-1]["look"])
-        share = (number - first) / max(MIN_LOOKS_DRAWN - 1, last - first)
-        return LEFT + LOOK_MARGIN + (RIGHT - LEFT - 2 * LOOK_MARGIN) * share
-
-    def y_of(self, value: float) -> float:
-        """Return the vertical position of a value."""
-        if self.is_log:
-            return self.axis.x(_log(value))
-        return self.axis.x(value)
-
-    def frame(self, ticks: Mapping[float, str]) -> None:
-        """Draw the axes, the grid, the looks that were not made, and the alarm."""
-        for value, label in ticks.items():
-            y = self.y_of(value)
-            self.shapes.append(drawing.line(LEFT, y, RIGHT, y, "grid"))
-            self.shapes.append(drawing.text_shape(LEFT - 6, y + FONT_SIZE / 3, label, "end"))
-        self.shapes.append(drawing.line(LEFT, BOTTOM, RIGHT, BOTTOM))
-        self.shapes.append(drawing.text_shape((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
-        step = 1 + len(self.epoch.numbered) // MAX_LOOK_NUMBERS
-        for look in self.epoch.numbered:
-            number = look["look"]
-            if number % step == 0:
-                x = self.x_of(number)
-                self.shapes.append(drawing.text_shape(x, BOTTOM + 18, str(number), "middle"))
-            if look["kind"] == NOT_MADE:
-                self._sign(look, "x", f"not made: {look['reason']}")
-        if self.alarm is None:
-            return
-        if self.alarm["since"] is not None:
-            x = self.x_of(self.alarm["since"])
-            self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=True))
-            self.shapes.append(drawing.text_shape(x - 4, TOP - 11, "since", "end"))
-        if self.alarm["look"] is not None:
-            x = self.x_of(self.alarm["look"])
-            self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=False))
-            self.shapes.append(drawing.text_shape(x + 4, TOP - 11, "alarm", "start"))
-
-    def level(self, value: float, colour: Colour) -> None:
-        """Draw a horizontal line at a value; a line in the colour `second` is dashed."""
-        y = self.y_of(value)
-        is_dashed = colour == "second"
-        self.shapes.append(drawing.line(LEFT, y, RIGHT, y, colour, width=1.5, dashed=is_dashed))
-
-    def line(self, values: Mapping[int, float | None], name: str, colour: Colour = "data") -> None:
-        """Draw the values of the looks as a line with a point for each look.
-
-        The line is interrupted if a look was not made, or has no value. The point of the look that
-        raised the alarm has another form.
-
-        Args:
-            values: The values by the number of the look.
-            name: The name of the values.
-            colour: The colour; a line in the colour `data` is thicker than others.
-        """
-        points = {}
-        for number, value in values.items():
-            if value is not None:
-                points[number] = (self.x_of(number), self.y_of(value))
-        is_main = colour == "data"
-        numbers = [look["look"] for look in self.epoch.numbered]
-        for number, next_number in pairwise(numbers):
-            if number in points and next_number in points:
-                ends = (*points[number], *points[next_number])
-                self.shapes.append(drawing.line(*ends, colour, width=2 if is_main else 1))
-        for look in self.epoch.looks:
-            value = values[look["look"]]
-            if value is None:
-                self._sign(look, "?", f"{name} none")
-                continue
-            x, y = points[look["look"]]
-            value_text = _e_value(value) if self.is_log else formats.score(value)
-            title = one_line(f"look {_named(look)}: {name} {value_text}")
-            if is_main and self.alarm is not None and look["look"] == self.alarm["look"]:
-                corners = ((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y))
-                self.shapes.append(drawing.polygon(corners, "second", title))
-            else:
-                radius = 4 if is_main else 2.5
-                self.shapes.append(drawing.circle(x, y, radius, colour, title))
-
-    def _sign(self, look: Line, sign: str, explanation: str) -> None:
-        """Write a sign above the horizontal axis; the explanation appears under the pointer."""
-        title = one_line(f"look {_named(look)}: {explanation}")
-        self.shapes.append(
-            drawing.text_shape(self.x_of(look["look"]), BOTTOM - 6, sign, "middle", title=title)
-        )
-
-    def ends(self, labels: Sequence[tuple[float, str]]) -> None:
-        """Write labels at the right edge, at their values; labels do not overlap.
-
-        A label is a value with a text.
-        """
-        y = math.inf
-        for value, text in sorted(labels):  # from the lowest label upwards
-            y = min(y - FONT_SIZE, self.y_of(value))
-            self.shapes.append(drawing.text_shape(RIGHT + 6, y + FONT_SIZE / 3, text))
-
-    def drawing(self, title: str) -> Drawing:
-        """Return the finished drawing."""
-        description = "The tables of this page contain the figures of this plot."
-        return Drawing(one_line(title), description, BOTTOM + 46, tuple(self.shapes), WIDTH)
 
 
 class LedgerWriter:

@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 import pytest
 
 from eval_factory.monitor.ledger import History
+from eval_factory.monitor.panel_page import monitor_page
 from eval_factory.monitor.report import (
     evidence_of,
-    monitor_page,
     power_lines,
     state_of,
     status_lines,
