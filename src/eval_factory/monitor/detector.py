@@ -1,17 +1,18 @@
 """Tests whether a panel became worse than allowed, or changed at all.
 
-The error rate of an alarm applies to all looks together, however many of them are made. A baseline
-has a greatest number of looks (`LimitBaseline.looks`).
+A panel is a fixed sample of instances. The panel is asked B times as a baseline, and then once at
+each look. A limit is the greatest permitted drop of one score (`panel.Limit`). Instances of one
+source, such as a patient's note, form a unit. The number of looks after a baseline is limited
+(`LimitBaseline.looks`); the error rate of an alarm applies to all these looks together.
 
-A panel is a fixed sample of instances, asked B times as a baseline and then once at each look.
 In this module, `(B, n)` is the shape of an array: B runs of n instances. U is the number of units.
 `...` stands for any dimensions before the named dimensions.
 
-`EDetectors` bets that the mean has fallen by more than `max_drop`. As long as the mean has not
-fallen so far, the stake is not expected to grow (J. Ville, Etude critique de la notion de
-collectif, 1939). The method is the e-detector of Shiryaev and Roberts with a budget (J. Shin,
-A. Ramdas and A. Rinaldo, arXiv:2203.03532). The bets are those on means of bounded values of
-I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024.
+`EDetectors` bets that the mean has fallen by more than `max_drop`. The wealth that the bets win is
+the evidence, an e-value: as long as the mean has not fallen so far, a stake is not expected to grow
+(J. Ville, Etude critique de la notion de collectif, 1939). The method is the e-detector of Shiryaev
+and Roberts with a budget (J. Shin, A. Ramdas and A. Rinaldo, arXiv:2203.03532). The bets are those
+on means of bounded values of I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024.
 
 The baseline's mean may be k standard errors too high by chance. The evidence is therefore computed
 for several k, and multiplied by a weight for each k; the smallest product is the evidence of the
@@ -40,8 +41,8 @@ TILTS = np.array([0.75, 1.5, 2.5])  # the values of t in `mixture_weights`
 ROUNDING_LOSS = 1.29  # explained in `mixture_weights`
 
 
-def mixture_weights(z: Array) -> Array:
-    """Return the weight of the evidence at each k in `z`.
+def mixture_weights(k_values: Array) -> Array:
+    """Return the weight of the evidence at each k in `k_values`.
 
         A_k = mean over the tilts t of exp(t k - t^2 / 2) / ROUNDING_LOSS
 
@@ -49,14 +50,15 @@ def mixture_weights(z: Array) -> Array:
     true k of a panel is rounded up to the next value in `Z_GRID`, which makes the weight too large;
     the division by `ROUNDING_LOSS` compensates for that. Without rounding, 1.07 would be enough.
     """
-    likelihood_ratios = np.exp(np.outer(z, TILTS) - np.square(TILTS) / 2)
-    return np.asarray(likelihood_ratios.mean(axis=1) / ROUNDING_LOSS)
+    exponents = np.outer(k_values, TILTS) - np.square(TILTS) / 2  # a row per k, a column per t
+    means_over_tilts = np.exp(exponents).mean(axis=1)
+    return np.asarray(means_over_tilts / ROUNDING_LOSS)
 
 
 MIXTURE_WEIGHTS = mixture_weights(Z_GRID)
 """The weight of each k in `Z_GRID`. One panel in 30,000 has a k above 4."""
 WHOLE_UNIT = 0.5
-"""The parameter `whole_unit` of `sigma_of`.
+"""The parameter `whole_unit` of `sigma_of`: a share, from 0 to 1, of a variance.
 
 With 1 instead of .5, a panel of 30 units of five instances would find a drop of 10 points in 19 %
 of years instead of 99 %.
@@ -112,8 +114,9 @@ class LimitBaseline:
     def flip_rate(self) -> float:
         """The expected mean square of the difference between the values of two runs.
 
-        For values 0 and 1, this is the share of instances whose value differs. For other values,
-        the number is smaller: a difference of half the scale counts as a quarter.
+        This is twice the mean variance of an instance. For values 0 and 1, it is the share of
+        instances whose value differs. For other values, the number is smaller: a difference of half
+        the scale counts as a quarter.
         """
         return float(2 * self.values.var(axis=0, ddof=1).mean())
 
@@ -136,6 +139,7 @@ class Units:
 
     def totals(self, values: Array) -> Array:
         """Return the sum of the values of each unit: (..., U), for values (..., n)."""
+        # `reduceat` adds up the values from the start of each unit to the start of the next unit.
         return np.asarray(np.add.reduceat(values[..., self._order], self._starts, axis=-1))
 
 
@@ -166,19 +170,22 @@ def sigma_of(values: Array, units: Units, whole_unit: float = WHOLE_UNIT) -> Arr
     from scipy.special import stdtrit  # imported here, because this import is slow
 
     runs, count = values.shape[-2:]
-    squares = np.square(units.sizes.astype(float))
-    effective_units = count**2 / squares.sum()
+    squared_sizes = np.square(units.sizes.astype(float))
+    effective_units = count**2 / squared_sizes.sum()
     if effective_units < FEW_SOURCES or units.sizes.max() > LARGE_SOURCE * count:
-        min_variances = squares / runs
+        min_variances = squared_sizes / runs
     else:
-        min_variances = np.where(units.sizes > 1, whole_unit * squares, 0.0) / runs
-    variances = np.maximum(units.totals(values).var(axis=-2, ddof=1), min_variances)  # s_u^2
+        min_variances = np.where(units.sizes > 1, whole_unit * squared_sizes, 0.0) / runs
+    measured_variances = units.totals(values).var(axis=-2, ddof=1)
+    variances = np.maximum(measured_variances, min_variances)  # s_u^2
     half_size = units.sizes.mean() / 2  # m/2
     variance = variances.sum(axis=-1) + half_size  # v
-    degrees = (runs - 1) * variance**2 / (np.square(variances).sum(axis=-1) + half_size**2)
-    max_degrees = (runs - 1) * squares.sum() ** 2 / np.square(squares).sum()
+    degrees = (runs - 1) * variance**2 / (np.square(variances).sum(axis=-1) + half_size**2)  # nu
+    # If s_u is proportional to the size of the unit, s_u^2 is proportional to the squared size.
+    max_degrees = (runs - 1) * squared_sizes.sum() ** 2 / np.square(squared_sizes).sum()
     degrees = np.minimum(np.maximum(4.0, degrees), max_degrees)
-    return np.asarray(stdtrit(degrees, 0.975) / 1.96 * np.sqrt(variance / runs) / count)
+    widening = stdtrit(degrees, 0.975) / 1.96
+    return np.asarray(widening * np.sqrt(variance / runs) / count)
 
 
 class ShiryaevRobertsWealth:
@@ -214,8 +221,10 @@ class ShiryaevRobertsWealth:
             raise ValueError(f"the baseline is for {self.looks} looks: start another baseline")
         self._log_factors.append(log_factors)
         with np.errstate(over="ignore"):  # an infinite wealth is set to the maximum
-            wealth = (self._in_game + 1 / self.looks) * np.exp(log_factors)
+            stake_of_look = 1 / self.looks
+            wealth = (self._in_game + stake_of_look) * np.exp(log_factors)
             self._in_game = np.minimum(wealth, MAX_E_VALUE)
+        # The stakes of later looks are not in the game yet: they count, and have not changed.
         stakes_of_later_looks = (self.looks - self.looks_made) / self.looks
         return np.asarray(self._in_game.mean(axis=-1) + stakes_of_later_looks)
 
@@ -224,11 +233,14 @@ class ShiryaevRobertsWealth:
 
         The growth is the logarithm of the mean over the bets.
         """
-        # The stake of a look is multiplied by the factors of this look and of all later looks.
-        growth_of_bets = np.cumsum(np.array(self._log_factors)[::-1], axis=0)[::-1]
-        # Subtract the maximum before `exp`, so that no number overflows.
-        maximum = growth_of_bets.max(axis=-1, keepdims=True)
-        return np.asarray(np.log(np.exp(growth_of_bets - maximum).mean(axis=-1)) + maximum[..., 0])
+        # The stake of a look is multiplied by the factors of this look and of all later looks. So
+        # the logarithms are added up from the last look backwards; [::-1] reverses the order.
+        last_look_first = np.array(self._log_factors)[::-1]
+        log_growth_of_bets = np.cumsum(last_look_first, axis=0)[::-1]
+        # Subtract the maximum before `exp`, so that no number overflows; add it again at the end.
+        maximum = log_growth_of_bets.max(axis=-1, keepdims=True)
+        mean_growth = np.exp(log_growth_of_bets - maximum).mean(axis=-1)
+        return np.asarray(np.log(mean_growth) + maximum[..., 0])
 
     def for_panels(self, panels: Array) -> ShiryaevRobertsWealth:
         """Return a copy with the wealth of these panels alone: (panels, ..., bets)."""
@@ -289,17 +301,20 @@ class EDetectors:
         NaN, a missing value, counts as the best value, which is never evidence of a drop: an
         endpoint that is down does not show that the model is worse.
         """
-        drops = self._units.totals(self._means - np.where(np.isnan(values), 1.0, values))
+        filled_values = np.where(np.isnan(values), 1.0, values)  # x
+        drops = self._units.totals(self._means - filled_values)  # sums of b - x: (panels, U)
+        # the logarithms of F: (panels, k, g)
         log_factors = np.empty((len(drops), len(Z_GRID), len(BET_FRACTIONS)))
         buffer = np.empty(drops.shape)  # used again for each bet, because new arrays are slow
         for k in range(len(Z_GRID)):
-            excess = drops - self._units.sizes * self._tolerated[:, k, None]
+            excess = drops - self._units.sizes * self._tolerated[:, k, None]  # sums of b - x - h
             gain = excess / self._greatest_sum[:, k, None]
             for g, fraction in enumerate(BET_FRACTIONS.tolist()):
+                # log F is the sum over the units of log(1 + fraction * gain).
                 np.multiply(gain, fraction, out=buffer)
                 np.log1p(buffer, out=buffer)
                 log_factors[:, k, g] = buffer.sum(axis=-1)
-        evidence = self._wealth.add_look(log_factors) * MIXTURE_WEIGHTS
+        evidence = self._wealth.add_look(log_factors) * MIXTURE_WEIGHTS  # E_k A_k: (panels, k)
         self._k_of_e = evidence.argmin(axis=-1)
         return np.asarray(evidence.min(axis=-1))
 
@@ -413,6 +428,7 @@ class ChangeDetector:
         # The rank is a fraction, chosen at random within the ties; the limits exclude p = 0 and 1.
         rank = lower.sum() + self._random.uniform(1e-9, 1 - 1e-9) * is_tied.sum()
         p = rank / len(totals)
+        # The bets of the first row win if p is small, those of the second row if p is large.
         p_and_complement = np.array([[p], [1 - p]])
         log_factors = np.log(POWERS) + (POWERS - 1) * np.log(p_and_complement)
         martingale = self._wealth.add_look(log_factors.ravel())

@@ -1,14 +1,16 @@
 """Simulates which drops a panel finds, and how many runs its baseline needs.
 
-A year is one simulated panel with all its looks, one look a week. Answers of a unit move together
-as `LimitBaseline.sigma` indicates. A drop sets random answers to the worst value. The score of only
-one limit drops, so the alarm is raised when the e of this limit alone reaches (number of limits) /
-alpha. The measured runs of a baseline are used, and further runs are drawn at random. With more
-measured runs, the advice on the number of runs may change; it is therefore computed again for each
-longer baseline.
+A year is one simulated panel with all its looks, one look a week. The years of a simulation differ
+only in their random numbers. A limit is the greatest permitted drop of one score, and a unit is a
+group of instances of one source. Answers of a unit move together as `LimitBaseline.sigma`
+indicates. A drop sets random answers to the worst value. The score of only one limit drops, so the
+alarm is raised when the e-value of this limit alone reaches (number of limits) / alpha. The
+measured runs of a baseline are used, and further runs are drawn at random. With more measured runs,
+the advice on the number of runs may change; it is therefore computed again for each longer
+baseline.
 
-The words and the shapes of arrays are those of `detector.py`: `(B, n)` is the shape of B runs of n
-instances. The functions are pure: they read no files.
+As in `detector.py`, `(B, n)` is the shape of an array: B runs of n instances. The functions are
+pure: they read no files.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ ENOUGH = 0.97
 The aim is 95 % of all years; the share in 200 simulated years can err by 1.5 %.
 """
 YEARS = 200  # the number of simulated years for one drop
-FIRST_YEARS = 60
+FIRST_YEARS = 60  # the number of years that are simulated first, to save time
 MIN_SHARE_OF_FIRST = 0.8
 """If a smaller share of the first years finds a drop, the other years are not simulated."""
-MAX_LEVELS = 11
+MAX_GRADES = 11
 """The greatest number of distinct simulated values; more are rounded to 11 evenly spaced values."""
 UNIT_CORRELATION = 0.3
 """The assumed correlation of answers in a unit that drop, or that flip between invented runs."""
@@ -71,10 +73,10 @@ def simulated_findings(baselines: Sequence[LimitBaseline], alpha: float) -> list
     The simulated drop begins at look 20 of 52; for another number of looks, at the same fraction of
     the looks. A drop of at most `max_drop` is permitted, so it raises only false alarms.
     """
-    level = len(baselines) / alpha
+    alarm_e = len(baselines) / alpha
     findings = []
     for index, baseline in enumerate(baselines):
-        findings.append(_findings(baseline, level, YEARS, seed=[0, index]))
+        findings.append(_findings(baseline, alarm_e, YEARS, seed=[0, index]))
     return findings
 
 
@@ -107,10 +109,10 @@ def needed_repeats(
     together may not have failed in the five runs. So call this function again for each longer
     baseline.
     """
-    level = len(baselines) / alpha
+    alarm_e = len(baselines) / alpha
     needed = []
     for index, baseline in enumerate(baselines):
-        needed.append(_needed_runs(baseline, level, seed=[seed, index]))
+        needed.append(_needed_runs(baseline, alarm_e, seed=[seed, index]))
     return needed
 
 
@@ -145,7 +147,8 @@ def assumed_findings(
         sizes = tuple(sorted(Units(labels).sizes.tolist()))
         key = (*sizes, max_drop)
         distinct[key] = (labels, max_drop)
-    level = len(units) / alpha
+    alarm_e = len(units) / alpha
+    years = YEARS // 2  # fewer years than for a measured baseline: the answers are assumed anyway
     by_flip_rate = {}
     for flip_rate in FLIP_RATES:
         rng = np.random.default_rng(0)
@@ -155,7 +158,7 @@ def assumed_findings(
             baseline = LimitBaseline(runs, labels, max_drop, looks)
             # No run of the simulated baselines is an invented run: all are drawn.
             counts = _RunCounts(total=repeats, measured=0)
-            findings.append(_findings(baseline, level, YEARS // 2, seed=[0], counts=counts))
+            findings.append(_findings(baseline, alarm_e, years, seed=[0], counts=counts))
         by_flip_rate[flip_rate] = hardest_findings(findings)
     return by_flip_rate
 
@@ -176,6 +179,7 @@ def _invented_runs(
     # The chances of a right answer follow a beta distribution with the mean `accuracy`. `strength`
     # is the sum of its two parameters. It solves the equation
     #     flip_rate = 2 accuracy (1 - accuracy) strength / (strength + 1).
+    # No strength solves it if the flip rate is too high: 1e-6 then stands for a great strength.
     strength = flip_rate / max(2 * accuracy * (1 - accuracy) - flip_rate, 1e-6)
     # The chances of the instances are evenly spaced quantiles, in a random order.
     quantiles = (np.arange(len(labels)) + 0.5) / len(labels)
@@ -196,7 +200,8 @@ def _simulated_part(baseline: LimitBaseline) -> LimitBaseline:
     units = Units(baseline.units)
     # The first units, up to `MAX_SIMULATED` instances; at least one unit.
     max_instances = max(MAX_SIMULATED, int(units.sizes[0]))
-    is_in_part = units.sizes.cumsum()[units.numbers] <= max_instances
+    instances_so_far = units.sizes.cumsum()  # of each unit and the units before it
+    is_in_part = instances_so_far[units.numbers] <= max_instances
     if is_in_part.all():
         return baseline
     values = baseline.values[:, is_in_part]
@@ -213,7 +218,7 @@ class _RunCounts:
 
 def _findings(
     baseline: LimitBaseline,
-    level: float,
+    alarm_e: float,
     years: int,
     *,
     seed: list[int],
@@ -223,9 +228,9 @@ def _findings(
 
     Args:
         baseline: The baseline of the limit.
-        level: The e-value that raises an alarm.
+        alarm_e: The e-value that raises an alarm.
         years: The number of simulated years.
-        seed: The seed of the random numbers.
+        seed: The seed of the random numbers, as numpy accepts it: a list of integers.
         counts: The numbers of runs of the simulated baselines; by default, the measured runs alone.
     """
     baseline = _simulated_part(baseline)
@@ -233,29 +238,36 @@ def _findings(
     if counts is None:
         measured = len(baseline.values)
         counts = _RunCounts(total=measured, measured=measured)
-    weeks_by_drop = _weeks_until_alarm(baseline, counts, DROPS, level, years, rng)
+    weeks_by_drop = _weeks_until_alarm(
+        baseline, counts, DROPS, alarm_e=alarm_e, years=years, rng=rng
+    )
     return [_finding(drop, weeks) for drop, weeks in zip(DROPS, weeks_by_drop, strict=True)]
 
 
-def _needed_runs(baseline: LimitBaseline, level: float, *, seed: list[int]) -> NeededRuns:
+def _needed_runs(baseline: LimitBaseline, alarm_e: float, *, seed: list[int]) -> NeededRuns:
     """Return how many runs the baseline of a limit needs.
 
-    `level` is the e-value that raises an alarm.
+    `alarm_e` and `seed` are as in `_findings`.
     """
     baseline = _simulated_part(baseline)
     drop = max(0.1, baseline.max_drop + 0.05)
     measured = len(baseline.values)
-    for repeats in (measured, *(count for count in REPEATS if count > measured)):
+    more_repeats = [count for count in REPEATS if count > measured]
+    for repeats in (measured, *more_repeats):
         rng = np.random.default_rng([*seed, repeats])
         counts = _RunCounts(total=repeats, measured=measured)
-        weeks = _weeks_until_alarm(baseline, counts, [drop], level, FIRST_YEARS, rng)[0]
+        (weeks,) = _weeks_until_alarm(
+            baseline, counts, [drop], alarm_e=alarm_e, years=FIRST_YEARS, rng=rng
+        )
         if np.isfinite(weeks).mean() >= MIN_SHARE_OF_FIRST:
-            more_years = YEARS - FIRST_YEARS
-            more = _weeks_until_alarm(baseline, counts, [drop], level, more_years, rng)[0]
-            weeks = np.append(weeks, more)
+            (weeks_of_other_years,) = _weeks_until_alarm(
+                baseline, counts, [drop], alarm_e=alarm_e, years=YEARS - FIRST_YEARS, rng=rng
+            )
+            weeks = np.append(weeks, weeks_of_other_years)
         finding = _finding(drop, weeks)
         if finding.share >= ENOUGH:
             return NeededRuns(repeats, finding)
+    # No number of runs is enough: `finding` is that with the most runs.
     return NeededRuns(repeats=None, finding=finding)
 
 
@@ -274,7 +286,8 @@ def _weeks_until_alarm(
     baseline: LimitBaseline,
     counts: _RunCounts,
     drops: Sequence[float],
-    level: float,
+    *,
+    alarm_e: float,
     years: int,
     rng: np.random.Generator,
 ) -> list[Array]:
@@ -301,7 +314,7 @@ def _weeks_until_alarm(
         without_alarm: Array = np.arange(years)  # the years that had no alarm yet
         detectors = before_drop.for_panels(without_alarm)
         for week in range(1, baseline.looks - looks_before_drop + 1):
-            has_alarm = detectors.add_look(answers.draw(without_alarm, drop)) >= level
+            has_alarm = detectors.add_look(answers.draw(without_alarm, drop)) >= alarm_e
             weeks[without_alarm[has_alarm]] = week
             without_alarm = without_alarm[~has_alarm]
             detectors = detectors.for_panels(~has_alarm)
@@ -314,7 +327,7 @@ def _weeks_until_alarm(
 class SimulatedAnswers:
     """Random answers of simulated panels that resemble a baseline; each year is one panel.
 
-    A level is a distinct value of an answer, such as 0 and 1.
+    A grade is a distinct value of an answer, such as 0 and 1.
 
     An instance's answer is drawn from its own runs and, with the weight of M further runs, from the
     runs of all instances (T. S. Ferguson, Annals of Statistics 1:209-230, 1973; for right and wrong
@@ -334,46 +347,50 @@ class SimulatedAnswers:
         """
         self.units = Units(baseline.units)
         self._rng = rng
-        levels = np.unique(np.append(baseline.values, [0.0, 1.0]))
-        if len(levels) > MAX_LEVELS:
-            levels = np.linspace(0, 1, MAX_LEVELS)
-        self._levels = levels
-        nearest = np.abs(baseline.values[..., None] - levels).argmin(axis=-1)
-        self.measured: Array = levels[nearest]
-        """The runs of the baseline, rounded to the levels: (B, n)."""
-        # how often an instance has each level: (n, levels)
-        level_counts = (nearest[..., None] == np.arange(len(levels))).sum(axis=0)
-        weights = self._weights_of_levels(baseline, level_counts)
-        # the probabilities of each instance's levels: (years, n, levels)
+        grades = np.unique(np.append(baseline.values, [0.0, 1.0]))
+        if len(grades) > MAX_GRADES:
+            grades = np.linspace(0, 1, MAX_GRADES)
+        self._grades = grades
+        nearest = np.abs(baseline.values[..., None] - grades).argmin(axis=-1)
+        self.measured: Array = grades[nearest]
+        """The runs of the baseline, rounded to the grades: (B, n)."""
+        # how often an instance has each grade: (n, grades)
+        grade_counts = (nearest[..., None] == np.arange(len(grades))).sum(axis=0)
+        weights = self._weights_of_grades(baseline, grade_counts)
+        # the probabilities of each instance's grades: (years, n, grades)
         probabilities = rng.standard_gamma(np.broadcast_to(weights, (years, *weights.shape)))
         probabilities /= probabilities.sum(axis=-1, keepdims=True)
         self._move_means(probabilities, baseline)
-        self._means = (probabilities @ levels).mean(axis=-1)  # the true mean of each year: (years,)
-        # the cumulative probabilities of all levels but the last: (years, n, levels - 1)
+        true_values = probabilities @ grades  # the expected value of each instance: (years, n)
+        self._means = true_values.mean(axis=-1)  # the true mean of each year: (years,)
+        # the cumulative probabilities of all grades but the last: (years, n, grades - 1)
         self._cumulative = probabilities.cumsum(axis=-1)[..., :-1]
         self._correlation = self._estimated_correlation(baseline)
 
-    def _weights_of_levels(self, baseline: LimitBaseline, level_counts: Array) -> Array:
-        """Return how many runs of an instance count for each level: (n, levels).
+    def _weights_of_grades(self, baseline: LimitBaseline, grade_counts: Array) -> Array:
+        """Return how many runs count for each grade of an instance: (n, grades).
 
-        These are the runs of the instance itself, and M runs of all instances.
+        These are the runs of the instance itself, and M further runs, which are divided among the
+        grades as the runs of all instances are.
 
         Args:
             baseline: The measured baseline.
-            level_counts: How often each instance has each level: (n, levels).
+            grade_counts: How often each instance has each grade: (n, grades).
         """
         runs, count = baseline.values.shape
-        # the shares of the levels over all instances, with the added instance: (levels,)
-        shares = level_counts.sum(axis=0) + runs / 2 * np.isin(self._levels, [0.0, 1.0])
+        # the shares of the grades over all instances, with the added instance: (grades,)
+        shares = grade_counts.sum(axis=0) + runs / 2 * np.isin(self._grades, [0.0, 1.0])
         shares /= shares.sum()
-        variance = float(shares @ (self._levels - shares @ self._levels) ** 2)  # of all answers
+        mean = shares @ self._grades
+        variance = float(shares @ (self._grades - mean) ** 2)  # of all answers
         instance_variances = baseline.values.var(axis=0, ddof=1)
         added_variance = runs / (runs - 1) / 4  # of the added instance
         mean_variance = float(instance_variances.sum() + added_variance) / (count + 1)
         # The mean variance of an instance is the share M / (M + 1) of the variance of all answers.
+        # So M = 1 / (1 / share - 1); the limit of 0.001 avoids a division by 0 or less.
         share = mean_variance / variance
         m = 1 / max(1 / share - 1, 0.001)
-        return np.asarray(m * shares + level_counts)
+        return np.asarray(m * shares + grade_counts)
 
     def _estimated_correlation(self, baseline: LimitBaseline) -> float:
         """Return the correlation of the answers inside a unit.
@@ -389,8 +406,9 @@ class SimulatedAnswers:
         sigma = float(sigma_of(baseline.values, self.units, whole_unit=0.0))
         # v of `sigma_of`, times the square of t(.975, nu) / 1.96
         widened_variance = runs * (count * sigma) ** 2
-        excess = widened_variance - self.units.sizes.mean() / 2 - variance
-        self._correlation = 1.0  # used by `draw`
+        variance_of_sums = widened_variance - self.units.sizes.mean() / 2  # without the term m/2
+        excess = variance_of_sums - variance
+        self._correlation = 1.0  # for `draw` below; `__init__` then stores the estimate
         drawn = np.stack([self.draw() for _ in range(5)])
         drawn_variance = drawn.var(axis=0, ddof=1).sum()
         drawn_excess = self.units.totals(drawn).var(axis=0, ddof=1).sum() - drawn_variance
@@ -405,24 +423,24 @@ class SimulatedAnswers:
         """Move the true means of the years, so that they vary as much as the baseline's runs show.
 
         All instances of the baseline may have been lucky together; the runs of each instance alone
-        do not show this. The probability p of a level x is replaced by p exp(t x), divided by the
-        sum of p exp(t x) over the levels. The random t of a year moves instances whose answers
+        do not show this. The probability p of a grade x is replaced by p exp(t x), divided by the
+        sum of p exp(t x) over the grades. The random t of a year moves instances whose answers
         vary; an instance that is always right stays right.
 
         Args:
-            probabilities: The probabilities of the levels, (years, n, levels); changed in place.
+            probabilities: The probabilities of the grades, (years, n, grades); changed in place.
             baseline: The measured baseline.
         """
         runs, count = baseline.values.shape
-        means = probabilities @ self._levels
-        squares = probabilities @ np.square(self._levels)
+        means = probabilities @ self._grades
+        squares = probabilities @ np.square(self._grades)
         variance = float((squares - np.square(means)).mean())  # the mean variance of an instance
         unit_variances = self.units.totals(baseline.values).var(axis=0, ddof=1)
         measured_variance = unit_variances.sum() / runs / count**2  # of the baseline's mean
         missing_variance = max(0.0, float(measured_variance - means.mean(axis=-1).var()))
         moves = self._rng.normal(0, np.sqrt(missing_variance), len(probabilities))
         t = moves[:, None] / variance  # moves the mean of a year by about `moves`
-        probabilities *= np.exp(t * self._levels)[:, None]
+        probabilities *= np.exp(t * self._grades)[:, None]
         probabilities /= probabilities.sum(axis=-1, keepdims=True)
 
     def draw(self, years: Array | None = None, drop: float = 0.0) -> Array:
@@ -438,9 +456,11 @@ class SimulatedAnswers:
             means = means[years]
             cumulative = cumulative[years]
         uniforms = _correlated_uniforms(self._rng, self.units, self._correlation, len(means))
-        level_indexes = (uniforms[..., None] > cumulative).sum(axis=-1)
-        answers = self._levels[level_indexes]
+        # the number of cumulative probabilities below the random number
+        grade_indexes = (uniforms[..., None] > cumulative).sum(axis=-1)
+        answers = self._grades[grade_indexes]
         if drop:
+            # The mean falls by `drop` if an answer falls to 0 with the probability drop / mean.
             chance = (drop / np.maximum(means, 1e-9))[:, None]
             drop_uniforms = _correlated_uniforms(
                 self._rng, self.units, UNIT_CORRELATION, len(means)

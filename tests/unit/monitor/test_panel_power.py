@@ -332,7 +332,9 @@ def test_the_runs_that_a_baseline_has_are_kept(
 
     monkeypatch.setattr(simulation, "EDetectors", Spy)
     runs = simulation._RunCounts(repeats, min(repeats, 5))
-    simulation._weeks_until_alarm(like, runs, [0.1], 20, 3, np.random.default_rng(0))
+    simulation._weeks_until_alarm(
+        like, runs, [0.1], alarm_e=20, years=3, rng=np.random.default_rng(0)
+    )
     (simulated,) = baselines
     assert simulated.shape == (3, repeats, 40)
     for year in simulated:
