@@ -7,7 +7,7 @@ from pathlib import Path
 from chromium import Chromium, Counted
 from eval_factory.analysis.paper import pack_of_panel
 from eval_factory.monitor.ledger import History
-from eval_factory.monitor.report import LedgerWriter
+from eval_factory.monitor.report import PanelPackWriter
 from eval_factory.report.page.document import pack_page
 from eval_factory.report.papers import PACKS
 from facts import says
@@ -25,7 +25,7 @@ def test_the_page_of_a_pack(tmp_path: Path, browser: Chromium, outside: Counted)
         look(2, alarm(2)),
         *(note(text, text) for text in payloads(outside.url).values()),
     )
-    panel = LedgerWriter(History(lines, head="e" * 64), {})
+    panel = PanelPackWriter(History(lines, head="e" * 64), {})
     for name in PACKS:
         page = tmp_path / f"{name}.html"
         page.write_text(pack_page(pack_of_panel(name, panel.render_sentences, [folder])), "utf-8")

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# The parts of a judge's prompt. In front of each criterion, its points stand in brackets.
+# The parts of a judge's prompt. It has one criterion, such as "[+5] Names the dose", or a numbered
+# list of criteria. In front of each criterion, its points stand in brackets.
 _CONVERSATION = re.compile(r"<conversation>\n(.*)\n</conversation>", re.DOTALL)
 _ONE_CRITERION = re.compile(r"<criterion>\n\[\S+\] (.*?)\n</criterion>", re.DOTALL)
 _CRITERIA = re.compile(r"<criteria>\n(.*?)\n</criteria>", re.DOTALL)
-_START_OF_CRITERION = re.compile(r"^\d+\. \[\S+\] ", re.MULTILINE)
+_START_OF_CRITERION = re.compile(r"^\d+\. \[\S+\] ", re.MULTILINE)  # "2. [+5] "
 _START_OF_ANSWER = "\n\nassistant: "
 _LONG_WORD = re.compile(r"\w{5,}")
 _MODEL = "demo/baseline"  # the model that a response states if the request names none
@@ -42,7 +43,7 @@ def baseline_answer(prompt: str) -> str:
     last_block: list[tuple[str, str]] = []
     for line in prompt.splitlines():
         match = _OPTION.match(line.strip())
-        if match and ord(match[1]) == ord("A") + len(block):
+        if match and ord(match[1]) == ord("A") + len(block):  # the next letter of the block
             block.append((match[1], match[2]))
             if len(block) >= 2:
                 last_block = block  # the same list, so it also gets the block's later options

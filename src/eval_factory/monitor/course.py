@@ -1,5 +1,10 @@
 """Measures each asking of a panel, and tests after each look whether the model became worse.
 
+A panel is a fixed sample of questions of one or more tasks. An asking asks all of them once, and
+has a run folder for each task. The first askings are the repeats of the baseline (messages call
+them runs of the baseline); each later asking is a look. A limit is the greatest permitted drop of
+the score of a task, or of a group in a task.
+
 The looks after a baseline are tested in their order. The course of a panel is the state of its
 tests after these looks (`PanelTests`). The ledger stores the results of the tests; `eval-factory
 monitor verify` computes them again.
@@ -131,9 +136,9 @@ def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> 
     """
     stored = {}
     records = {}
-    for name in tasks_of(limits):
-        stored[name] = load(folder / name)
-        records[name] = list(stored[name].result.instances)
+    for task in tasks_of(limits):
+        stored[task] = load(folder / task)
+        records[task] = list(stored[task].result.instances)
     values = {}
     clusters = {}
     scales = {}
@@ -219,18 +224,19 @@ def _limit_values(
     instances = values_of(group, score)
     if not instances.means:
         raise ConfigError(
-            f"{limit.name}: no instance of the sample belongs to it; {_names(limit, records)}"
+            f"{limit.name}: no instance of the sample belongs to it; "
+            f"{_existing_groups(limit, records)}"
         )
     return instances, _scale_of(limit, name, score, instances)
 
 
-def _names(limit: Limit, records: Sequence[InstanceRecord]) -> str:
+def _existing_groups(limit: Limit, records: Sequence[InstanceRecord]) -> str:
     """Return a text for a message about a limit without instances.
 
     The text lists the values of the limit's field. If no instance has the field, the text lists the
     fields of the instances.
     """
-    if limit.field is None:
+    if limit.field is None:  # the limit is for the complete task
         return "no answer has a value of its metric"
     values = {record.group(limit.field) for record in records} - {None}  # None: without the field
     if values:
@@ -252,7 +258,8 @@ def _scale_of(limit: Limit, name: str, score: Score, instances: InstanceValues) 
     if instances.lowest:  # each case of a rubric has a lowest score of its own
         low = min(low, *instances.lowest.values())
     outside = [value for value in instances.means.values() if not low <= value <= high]
-    if (score.scale is None and outside) or low >= high:
+    has_unknown_scale = score.scale is None and bool(outside)
+    if has_unknown_scale or low >= high:
         raise ConfigError(
             f"{limit.name}: the test needs a score with a lowest and a highest value, and "
             f"{score.metric} has no such scale"
@@ -447,7 +454,7 @@ class Rules:
 
     @property
     def other_alpha(self) -> float:
-        """The error rate of alarms on each name in `alarm_on`."""
+        """The error rate of alarms on each name in `alarm_on`; not used without such names."""
         if self.alarm_on:
             return self.alpha / 2 / len(self.alarm_on)
         return self.alpha
@@ -470,13 +477,14 @@ class _LimitTests:
         self.limit = limit
         self._rules = rules
         self.scale = repeats[0].scales[limit.name]
-        self._means = list[float]()  # the mean value of each look; NaN without any value
-        # the values of each run of the baseline, by instance
+        self._means: list[float] = []  # the mean value of each look; NaN without any value
+        # for each run of the baseline, a dict from its instances to their values
         runs = [repeat.limits[limit.name] for repeat in repeats]
         all_instances = sorted(set().union(*runs))
-        self.instances = []
+        self.instances: list[str] = []  # the ids of the instances with a value in every run
         for instance in all_instances:
-            if None not in [run.get(instance) for run in runs]:
+            values_of_runs = [run.get(instance) for run in runs]  # None without a value
+            if None not in values_of_runs:
                 self.instances.append(instance)
         self.left_out = len(all_instances) - len(self.instances)  # without a value in a run
         if len(self.instances) < 2:
@@ -500,7 +508,10 @@ class _LimitTests:
         )
 
     def _units(self, clusters: Mapping[str, str]) -> Array:
-        """Return the number of each instance's unit; `clusters` has the sources of instances."""
+        """Return the number of each instance's unit; instances of one source are a unit.
+
+        `clusters` is a dict from an instance to its source.
+        """
         unit_of_source: dict[str, int] = {}
         units = []
         for instance in self.instances:
@@ -520,7 +531,9 @@ class _LimitTests:
             numbers: The numbers of the looks so far; the last number is that of this look.
 
         Returns:
-            The ledger's entries for the test of the limit, and for the test of any change.
+            The ledger's entries for the test of the limit, and for the test of any change. In both
+            entries, `e` is the evidence (an e-value); the fields of `DATES` state when the drop or
+            the change began.
         """
         # None becomes NaN.
         values = np.array([values_of.get(instance) for instance in self.instances], float)
@@ -574,7 +587,7 @@ DATES = ("since", "since_range")  # the fields that `dates_of` returns
 def dates_of(
     test: EDetector | ChangeDetector, numbers: Sequence[int], rules: Rules
 ) -> dict[str, Any]:
-    """Return when a change began, in numbers of looks.
+    """Return when a change began, in numbers of looks; the keys are those of `DATES`.
 
     `since` is the most likely look, and `since_range` has the first and the last likely look. Both
     are None if there is no evidence of a change. Version 1 of the figures has no range.
@@ -613,12 +626,16 @@ class PanelTests:
         self._figure_tests: dict[str, ChangeDetector] = {}
         for name in rules.alarm_on:
             if name not in (CHANGED, STATED):
-                figures = [_number_of(name, repeat) for repeat in repeats]
+                figures = [_figure_as_number(name, repeat) for repeat in repeats]
                 test = ChangeDetector(figures, rules.looks, rules.seed_of(name))
                 self._figure_tests[name] = test
 
     def baseline_entries(self) -> _Fields:
-        """Return the ledger's entries for the baseline."""
+        """Return the ledger's entries for the baseline.
+
+        `limits` has an entry for each limit (`_baseline_entry`). `watched` has the means of the
+        watched figures, and the models that the answers state.
+        """
         watched: _Fields = {}
         for name in self._repeats[0].watched:
             if name != STATED:
@@ -645,7 +662,15 @@ class PanelTests:
         return set(chain.from_iterable(repeat.watched[STATED] for repeat in self._repeats))
 
     def add_look(self, number: int, measurement: PanelMeasurement) -> _Fields:
-        """Test the next look, and return the ledger's entries for this look."""
+        """Test the next look, and return the ledger's entries for this look.
+
+        `limits` has the entries of the tests of the limits, and `e` is the mean of their e-values.
+        `changed` is a dict from a limit to the entry of its test of any change. `figures` is a dict
+        from a watched figure in `alarm_on` to the entry of its test. `watched` has all watched
+        figures. `alarm` is None, or a dict: `what` is the kind of the alarm, `look` the look that
+        raised it, `names` what it is about, and `since` when the drop or change began. An alarm on
+        a drop also has `drops`, a dict from a limit to its drop.
+        """
         self.numbers.append(number)
         limits = []
         changed = {}
@@ -660,9 +685,9 @@ class PanelTests:
         e = statistics.fmean(limit["e"] for limit in limits)
         figures = {}
         for name, test in self._figure_tests.items():
-            evidence = test.add_look(_number_of(name, measurement))
+            evidence = test.add_look(_figure_as_number(name, measurement))
             figures[name] = {"e": evidence, **dates_of(test, self.numbers, self.rules)}
-        if self._alarm is None:
+        if self._alarm is None:  # otherwise, the first alarm lasts until the next baseline
             self._alarm = (
                 self._harm_alarm(number, limits, e)
                 or self._change_alarm(number, changed)
@@ -745,7 +770,7 @@ class PanelTests:
         return {"what": STATED, "look": number, "names": [STATED], "since": number}
 
 
-def _number_of(name: str, measurement: PanelMeasurement) -> float:
+def _figure_as_number(name: str, measurement: PanelMeasurement) -> float:
     """Return a watched figure; 0 if it is None, as a latency without any answer is."""
     return float(measurement.watched[name] or 0.0)
 

@@ -142,6 +142,7 @@ class Ledger:
         head = NO_HASH
         # the hash of the last line; while a line is being written, also the hash of that line
         heads = _content(self.head_file).decode(errors="replace").split()
+        # The last element is the text after the last line break: empty if every line is complete.
         *complete_lines, incomplete_line = _content(self.file).split(b"\n")
         for number, text in enumerate(complete_lines, start=1):
             label = f"{self.file.name}, line {number}"
@@ -161,7 +162,7 @@ class Ledger:
                 problems.append(f"{label}: states {line.get('number')} as its number")
             head = hashlib.sha256(text).hexdigest()
             lines.append(line)
-        is_being_written = len(heads) == 2
+        is_being_written = len(heads) == 2  # of the last line and of the line being written
         if incomplete_line and not is_being_written:
             problems.append(f"{self.file.name}: its last line is cut off")
         is_new = not lines and not heads

@@ -93,7 +93,7 @@ def order_problems(lines: Sequence[Line]) -> Iterator[str]:
             continue
         present = line.keys() - _OPTIONAL_FIELDS
         if fields != present:
-            names = ", ".join(sorted(fields ^ present))
+            names = ", ".join(sorted(fields ^ present))  # ^: the names in only one of the two sets
             yield f"{label}: is not a {line['kind']} line: missing or unknown fields: {names}"
             continue
         for problem in (*_form_problems(line), *state.problems_of_next(line)):
@@ -112,7 +112,7 @@ def _form_problems(line: Line) -> Iterator[str]:
         if name in line and type(line[name]) is not int:
             yield f"{name} is not a whole number: {_shown(line[name])}"
     for name in _TEXTS:
-        if name in line and not (isinstance(line[name], str) and line[name].strip()):
+        if name in line and not _is_text(line[name]):
             yield f"{name} is not a text"
     for name, newest in _VERSIONS.items():
         version = line.get(name, 1)
@@ -134,6 +134,11 @@ def _form_problems(line: Line) -> Iterator[str]:
         yield f"a run has other fields than {', '.join(sorted(_RUN_KEYS))}"
     if line["kind"] == CHANGE and line["outcome"] not in set(Verdict):
         yield f"outcome is not a verdict: {_shown(line['outcome'])}"
+
+
+def _is_text(value: object) -> bool:
+    """Return True if the value is a text that is not blank."""
+    return isinstance(value, str) and bool(value.strip())
 
 
 class _LedgerState:

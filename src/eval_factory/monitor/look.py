@@ -1,8 +1,9 @@
 """Makes the baseline, the looks and the changes of a panel.
 
-A look asks the panel again, tests the answers, and writes a line into the ledger. A change asks the
-watched model and a new model. The gate's policy decides whether the new model replaces the watched
-model.
+A panel is a fixed sample of questions. The baseline asks the panel several times; each of these
+askings is a repeat, or a run of the baseline. A look asks the panel once more, tests the answers,
+and writes a line into the ledger. A change asks the watched model and a new model. The gate's
+policy decides whether the new model replaces the watched model.
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ class MonitorOutcome:
     outcome: str  # an `Outcome`; for a decided change, the gate's verdict
     exit_code: int
     folder: Path
-    lines: Sequence[str]  # the lines for the screen: the outcome, the reason, and the next step
+    # the lines for the screen: the outcome, the reason, and the next step
+    lines: Sequence[str]
     line: Line | None = None  # the line that was written into the ledger
     head: str = ""  # the hash of the ledger's last line
 
@@ -153,12 +155,10 @@ def make_baseline_or_look(
     with ledger.lock_panel(options.say):
         history = ledger.intact_history()
         baseline = history.baseline
-        if (
-            baseline is not None
-            and new_baseline is None
-            and not _asks_for_more_repeats(panel, baseline, history.looks)
-        ):
-            return _make_look(panel, ledger, history, baseline, options)
+        if baseline is not None and new_baseline is None:
+            needs_more_runs = _asks_for_more_repeats(panel, baseline, history.looks)
+            if not needs_more_runs:
+                return _make_look(panel, ledger, history, baseline, options)
         next_step = f"next: {_look_command(panel)}"
         return _make_baseline(panel, ledger, history, options, new_baseline, next_step=next_step)
 
@@ -205,7 +205,7 @@ def _unfinished_outcome(reports: Sequence[SuiteReport], panel: Panel) -> Monitor
     if not reports:  # the results were imported
         return None
     worst = max(reports, key=lambda report: report.exit_code)
-    if worst.exit_code:
+    if worst.exit_code:  # 0 if all runs of a suite are complete and reportable, or still waiting
         headline = "not made: a run is incomplete or may not be reported, so it is not evidence"
         next_step = "correct the cause, then run the same command again"
         return MonitorOutcome(
@@ -215,6 +215,7 @@ def _unfinished_outcome(reports: Sequence[SuiteReport], panel: Panel) -> Monitor
             lines=[headline, *worst.summary.splitlines(), next_step],
         )
     for report in reports:
+        # A cell is a run of one task; it is waiting as long as its Slurm job has not ended.
         if any(cell.status == RunStatus.WAITING for cell in report.cells):
             headline = "submitted to Slurm: run the same command again to collect ended jobs"
             return MonitorOutcome(
@@ -271,7 +272,7 @@ def _make_baseline(
     line = ledger.append(
         BASELINE,
         epoch=epoch,
-        panel=digest_of(fixed),
+        panel=digest_of(fixed),  # all lines after the baseline repeat this hash
         fixed=fixed,
         why=why,
         target={"name": panel.target_name, "model": panel.model},
@@ -356,7 +357,10 @@ def _resumable_look(
     A look that was started too long ago is recorded as not made.
     """
     begun = history.begun
-    if begun is None or not is_older(begun, float(panel.section.max_look_hours)):
+    if begun is None:
+        return None
+    is_too_old = is_older(begun, float(panel.section.max_look_hours))
+    if not is_too_old:
         return begun
     hours = f"{panel.section.max_look_hours:g} hours"
     reason = f"it was started at {begun['at']} and stopped, and was not resumed within {hours}"
@@ -382,7 +386,7 @@ def _make_look(
             f"{panel.file}: all {baseline['looks']} looks of this panel are made; "
             "start a new baseline with --new_baseline WHY"
         )
-    # `panel` is the hash of the fixed settings; all lines after a baseline repeat this hash.
+    # `panel` is the hash of the settings that are fixed with the baseline.
     common_fields = {"epoch": history.epoch, "panel": baseline["panel"], "look": number}
     if begun is None:
         begun = ledger.append(BEGUN, **common_fields)
@@ -588,7 +592,8 @@ def expected_findings_lines(panel: Panel) -> list[str]:
     units = []
     max_drops = []
     for task in section.tasks:
-        units.append(np.arange(min(task.size, simulation.MAX_SIMULATED)))
+        number_of_questions = min(task.size, simulation.MAX_SIMULATED)
+        units.append(np.arange(number_of_questions))  # each question is a unit of its own
         max_drops.append(min(float(task.max_drop), 1.0))
     findings_by_flip_rate = simulation.assumed_findings(
         units, max_drops, section.baseline.repeats, section.looks, alpha
@@ -634,24 +639,25 @@ def decide_change(panel: Panel, new_target: Path, options: RunOptions) -> Monito
         InterruptedRunError: As for `make_baseline_or_look`.
     """
     policy = load_policy(panel.policy)
-    new = panel.with_target(_target_in(new_target))
+    new_panel = panel.with_target(_target_in(new_target))
     planned_folder = panel.folder / "changes" / "0"  # to plan runs in it; it is never created
-    _refuse_unknown_tasks(policy, new, planned_folder)
+    _refuse_unknown_tasks(policy, new_panel, planned_folder)
     ledger = Ledger(panel.folder)
     with ledger.lock_panel(options.say):
         history = ledger.intact_history()
         baseline = _baseline_for(policy, panel, history)
-        line = _approved_before(history, new.fixed_settings(new.identities(planned_folder)))
+        fixed_of_new = new_panel.fixed_settings(new_panel.identities(planned_folder))
+        line = _approved_before(history, fixed_of_new)
         if line is not None:  # an earlier call stopped after the approval, before the new baseline
             lines: Sequence[str] = [f"change {line['change']} was approved at {line['at']}"]
         else:
             _refuse_different_panel(panel, baseline, panel.identities(planned_folder))
-            decision = _ask_and_decide(policy, panel, new, ledger, history, baseline, options)
+            decision = _ask_and_decide(policy, panel, new_panel, ledger, history, baseline, options)
             if decision.outcome != Verdict.PASS:
                 return decision
             line = decision.line
             lines = decision.lines
-        baseline_outcome = _make_baseline_of_new_model(new, ledger, options)
+        baseline_outcome = _make_baseline_of_new_model(new_panel, ledger, options)
     outcome = baseline_outcome.outcome
     if outcome == Outcome.BASELINE:  # the change is complete
         outcome = Verdict.PASS
@@ -662,7 +668,7 @@ def decide_change(panel: Panel, new_target: Path, options: RunOptions) -> Monito
 def _ask_and_decide(
     policy: Policy,
     panel: Panel,
-    new: Panel,
+    new_panel: Panel,
     ledger: Ledger,
     history: History,
     baseline: Line,
@@ -670,13 +676,13 @@ def _ask_and_decide(
 ) -> MonitorOutcome:
     """Ask both models, write the decision of the policy into the ledger, and return the outcome.
 
-    `new` is the panel with the new model.
+    `new_panel` is the panel with the new model.
     """
     number = 1 + len(history.of_kind(CHANGE))
     folder = panel.folder / "changes" / f"{number:04}"
     targets = [
         {**panel.document["target"], "name": WATCHED_MODEL},
-        {**new.document["target"], "name": NEW_MODEL},
+        {**new_panel.document["target"], "name": NEW_MODEL},
     ]
     report = _ask_suite(panel.suite(folder, targets), options)
     unfinished = _unfinished_outcome([report], panel)
@@ -688,7 +694,7 @@ def _ask_and_decide(
         epoch=history.epoch,
         panel=baseline["panel"],
         change=number,
-        **_decision(panel, new, folder, result),
+        **_decision(panel, new_panel, folder, result),
     )
     write_page(ledger, options.say)
     lines = gate_text(result).splitlines()
@@ -703,15 +709,19 @@ def _ask_and_decide(
     )
 
 
-def _make_baseline_of_new_model(new: Panel, ledger: Ledger, options: RunOptions) -> MonitorOutcome:
-    """Make the baseline of an approved new model. `new` is the panel with the new model."""
-    why = f"the model was changed to {new.model}, by the plan of change"
+def _make_baseline_of_new_model(
+    new_panel: Panel, ledger: Ledger, options: RunOptions
+) -> MonitorOutcome:
+    """Make the baseline of an approved new model. `new_panel` is the panel with the new model."""
+    why = f"the model was changed to {new_panel.model}, by the plan of change"
     advice = (
-        f"make looks with 'eval-factory monitor {new.folder / PANEL_FILE}', "
+        f"make looks with 'eval-factory monitor {new_panel.folder / PANEL_FILE}', "
         "or copy its `target` into your panel"
     )
     next_step = f"the new model is watched from now on: {advice}"
-    return _make_baseline(new, ledger, ledger.intact_history(), options, why, next_step=next_step)
+    return _make_baseline(
+        new_panel, ledger, ledger.intact_history(), options, why, next_step=next_step
+    )
 
 
 def _refuse_unknown_tasks(policy: Policy, panel: Panel, folder: Path) -> None:
@@ -744,12 +754,12 @@ def _baseline_for(policy: Policy, panel: Panel, history: History) -> Line:
     return baseline
 
 
-def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dict[str, Any]:
+def _decision(panel: Panel, new_panel: Panel, folder: Path, result: GateResult) -> dict[str, Any]:
     """Return the ledger's entries for a decided change.
 
     Args:
         panel: the panel with the watched model.
-        new: the panel with the new model.
+        new_panel: the panel with the new model.
         folder: the folder of the change.
         result: the decision of the gate.
     """
@@ -763,9 +773,9 @@ def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dic
         "folder": folder.relative_to(panel.folder).as_posix(),
         "old": {"name": panel.target_name, "model": panel.model},
         "new": {
-            "name": new.target_name,
-            "model": new.model,
-            "fixed": new.fixed_settings(new.identities(folder)),
+            "name": new_panel.target_name,
+            "model": new_panel.model,
+            "fixed": new_panel.fixed_settings(new_panel.identities(folder)),
         },
         "outcome": result.outcome,
         "policy_sha256": result.policy_sha256,
@@ -790,7 +800,8 @@ def _target_in(file: Path) -> dict[str, Any]:
 def _approved_before(history: History, fixed: Mapping[str, Any]) -> Line | None:
     """Return the line of an approved change to this model whose baseline was not completed.
 
-    Return None if there is no such change.
+    `fixed` are the fixed settings of the panel with this model. Return None if there is no such
+    change.
     """
     for line in reversed(history.lines):
         if line["kind"] == BASELINE:

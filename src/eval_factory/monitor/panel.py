@@ -282,6 +282,7 @@ class Panel:
             self.names, self.section.tasks, self.document["tasks"], strict=True
         ):
             params = self._with_absolute_paths(entry.get("params") or {})
+            # `_with_absolute_paths` always returns the key `extra`.
             params |= {
                 "limit_samples": task.size,
                 "extra": {**params["extra"], "sample_seed": self.section.seed},
@@ -336,7 +337,9 @@ class Panel:
     def fixed_settings(self, identities: Mapping[str, str]) -> dict[str, Any]:
         """Return the settings that are fixed with a baseline.
 
-        If a fixed setting changes, the panel needs a new baseline.
+        If a fixed setting changes, the panel needs a new baseline. `limits` is a dict from the name
+        of a limit to `[metric, max_drop]`, and `runs` is `identities`: a dict from a task to the
+        identity of its run.
         """
         section = self.section
         limits = {}
@@ -410,7 +413,7 @@ def _section_problems(section: PanelSection, names: Sequence[str]) -> Iterator[s
     # The names are folders: some file systems do not distinguish upper and lower case.
     lowered = [name.lower() for name in names]
     for number, name in enumerate(lowered):
-        if name in lowered[:number]:
+        if name in lowered[:number]:  # an earlier task has this name
             yield (
                 f"{SECTION}.tasks[{number}]: there are two tasks with the name {name!r}; "
                 "set a different `name` for each"

@@ -2,13 +2,15 @@
 
 The page is a single file that works offline. The plots show the current baseline and the looks
 since; a list shows the earlier baselines. A score is drawn with its limit, the greatest permitted
-drop of the score. The e-values of the limits are drawn in another plot (`report.py` explains them).
+drop of the score. The e-values of the limits, the evidence of a drop, are drawn in another plot
+(`report.py` explains e-values). A `Line` is a line of the panel's ledger as a dict, or an entry in
+a line; `course.PanelTests` describes its keys.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -54,12 +56,21 @@ MAX_NUMBERED = 8
 # Smaller and greater e-values are drawn at the edge of a plot.
 MIN_DRAWN = 1e-3
 MAX_DRAWN = 1e5
+# The rules of CSS that only this page needs.
 _STYLE = """
 .plot-box { max-width: 40rem; } #evidence table { width: auto; } h3 + p { break-after: avoid; }
 @media print { details::details-content { content-visibility: visible; block-size: auto; } }
 """
-_FIGURES = {name: (name, formats.percent) for name in SHARES} | {
-    "length": ("mean length, words", lambda value: formats.decimals(value, digits=1)),
+
+
+def _one_decimal(value: float) -> str:
+    """Return a figure with one decimal."""
+    return formats.decimals(value, digits=1)
+
+
+_FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
+    **{name: (name, formats.percent) for name in SHARES},
+    "length": ("mean length, words", _one_decimal),
     "latency": ("median latency", formats.seconds),
 }
 """Dict from a watched figure to its label in a table and the function that formats the figure."""
@@ -122,11 +133,11 @@ def _log(e: float) -> float:
 
 @dataclass(frozen=True)
 class _Epoch:
-    """A baseline and the looks after it."""
+    """A baseline and the looks after it; `epoch` in a line of the ledger is its number."""
 
     history: History
     baseline: Line
-    looks: Sequence[Line]
+    looks: Sequence[Line]  # the looks that were made
 
     @cached_property
     def numbered(self) -> list[Line]:
@@ -317,7 +328,8 @@ class _Epoch:
                 by_limit[name][number] = entry["e"]
             values += by_limit[name].values()
         logs = list(map(_log, values))
-        space = 0.2  # the least distance from the highest value to the end of the axis
+        # the least distance from the highest value to the end of the axis, in decimal logarithms
+        space = 0.2
         highest = min(math.ceil(max(logs) + space), _log(MAX_DRAWN))
         axis = Axis(math.floor(min(logs)), highest, LOWEST, TOP)
         alarm = self.history.alarm
@@ -429,6 +441,7 @@ class _Plot:
             value_text = e_value_text(value) if self.is_log else formats.score(value)
             title = one_line(f"look {_named(look)}: {name} {value_text}")
             if is_main and self.alarm is not None and look["look"] == self.alarm["look"]:
+                # the corners of a diamond
                 corners = ((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y))
                 self.shapes.append(drawing.polygon(corners, "second", title))
             else:

@@ -5,6 +5,9 @@
 A limit of a panel is the greatest permitted drop of a score. Each limit has an e-value at each
 look. A large e-value is evidence that the score has dropped by more than permitted. An alarm on a
 drop is raised when the mean e-value of the limits reaches 1 / `course.Rules.harm_alpha`.
+
+A `Line` is a line of the ledger as a dict, or an entry in a line. The methods `baseline_entries`
+and `add_look` of `course.PanelTests` describe the keys of a baseline and of a look.
 """
 
 from __future__ import annotations
@@ -95,6 +98,10 @@ def alarm_words(baseline: Line, alarm: Line) -> str:
     """Return an alarm as a text.
 
     Example: `pubmed_qa is 8.1 points worse, since about look 20 (alarm of look 23)`.
+
+    Args:
+        baseline: the line of the baseline.
+        alarm: the value of `alarm` in the line of a look.
     """
     ending = f" (alarm of look {alarm['look']})"
     if alarm["since"] is not None:
@@ -132,7 +139,7 @@ def drop_words(scale: Sequence[float], drop: float | None) -> str:
 
 def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
     """Return a table with a row for each limit: baseline, max_drop, and the last look's results."""
-    entries_of_last_look = {}
+    entries_of_last_look = {}  # the name of a limit -> its entry in the last look
     if looks:
         entries_of_last_look = {limit["name"]: limit for limit in looks[-1]["limits"]}
     rows = []
@@ -229,7 +236,10 @@ def _changes(baseline: Line, look: Line) -> dict[str, Line]:
 
 
 def power_lines(baseline: Line) -> Iterator[str]:
-    """Yield lines about the drops that a panel can find, and the runs that its baseline needs."""
+    """Yield lines about the drops that a panel can find, and the runs that its baseline needs.
+
+    They are in `power` of the line of the baseline, as `course.power_of` returns them.
+    """
     flip_rates = {limit["name"]: limit["flip_rate"] for limit in baseline["limits"]}
     repeats = len(baseline["repeats"])
     needed = 0  # the number of runs that the baseline needs; 0 if no number is enough
@@ -270,7 +280,8 @@ def power_lines(baseline: Line) -> Iterator[str]:
 def _findings_text(findings: Sequence[Mapping[str, Any]]) -> str:
     """Return a text about simulated drops, each with the share of panels that find the drop.
 
-    An example is `5 points in 41 %, 10 points in 98 % (after 5 looks)`.
+    An example is `5 points in 41 %, 10 points in 98 % (after 5 looks)`. A finding has the keys of
+    `simulation.DropFinding`.
     """
     texts = []
     for finding in findings:
@@ -353,7 +364,7 @@ def e_value_text(e: float) -> str:
     return formats.significant(e, _E_VALUE_DIGITS)
 
 
-class LedgerWriter:
+class PanelPackWriter:
     """Writes the sentences of an evidence pack from a panel's ledger and its plan of change."""
 
     def __init__(self, history: History, plan: Mapping[str, Any]) -> None:
@@ -367,10 +378,11 @@ class LedgerWriter:
         """
         baseline = history.baseline or {}
         looks = history.looks
-        epoch = history.epoch
+        epoch = history.epoch  # the number of the current baseline
         self._last = looks[-1] if looks else baseline
         self._history = history
         alarms = list(self._alarms())
+        has_alarm = any(alarm["epoch"] == epoch for alarm in alarms)
         changed = _last_changes(baseline, looks)
         stated = None  # if they differ: the models that the last look and the baseline state
         if looks:
@@ -378,7 +390,7 @@ class LedgerWriter:
             models_before = (baseline.get("watched") or {}).get("stated")
             if models != models_before:
                 stated = (models, models_before)
-        needs_attention = any(alarm["epoch"] == epoch for alarm in alarms) or changed or stated
+        needs_attention = has_alarm or changed or stated
         self._values = {
             **plan,
             "lines": history.lines,
@@ -396,15 +408,17 @@ class LedgerWriter:
             "changed": changed,
             "stated": stated,
             "is_quiet": looks and not needs_attention,
-            "say": lambda name: "\n".join(self.render_sentences(pack_texts()["panel"][name])),
-            "say_alarm": lambda alarm: " ".join(
-                rendered(pack_texts()["panel"]["alarm"], {"one": alarm})
-            ),
+            "say": self._say,
+            "say_alarm": _say_alarm,
         }
 
     def render_sentences(self, template: str) -> list[str]:
         """Return the sentences of a template, filled in with the values."""
         return rendered(template, self._values)
+
+    def _say(self, name: str) -> str:
+        """Return the sentences with this name in the texts of packs, for use in a template."""
+        return "\n".join(self.render_sentences(pack_texts()["panel"][name]))
 
     @property
     def runs(self) -> list[str]:
@@ -421,10 +435,11 @@ class LedgerWriter:
     def _alarms(self) -> Iterator[Line]:
         """Yield each alarm as the last look with this alarm states it.
 
-        The key `notes` has the notes that were written since the first look with this alarm, until
-        the next baseline.
+        The key `epoch` has the number of the baseline. The key `notes` has the notes that were
+        written since the first look with this alarm, until the next baseline.
         """
-        looks_by_alarm: dict[tuple[int, str], list[Line]] = {}  # by epoch and kind of the alarm
+        # (number of the baseline, kind of the alarm) -> the looks with this alarm
+        looks_by_alarm: dict[tuple[int, str], list[Line]] = {}
         for look in self._history.of_kind(LOOK):
             if look["alarm"]:
                 key = (look["epoch"], look["alarm"]["what"])
@@ -435,6 +450,11 @@ class LedgerWriter:
                 if note["number"] > looks[0]["number"] and note["epoch"] == epoch:
                     notes.append(note)
             yield {**looks[-1]["alarm"], "epoch": epoch, "notes": notes}
+
+
+def _say_alarm(alarm: Line) -> str:
+    """Return the sentences about an alarm, for use in a template."""
+    return " ".join(rendered(pack_texts()["panel"]["alarm"], {"one": alarm}))
 
 
 def _last_changes(baseline: Line, looks: Sequence[Line]) -> dict[str, Line]:
@@ -468,7 +488,7 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
             if policy.sha256 == (history.baseline or {}).get("policy_sha256"):
                 plan["policy"] = policy
                 plan["locked_at"] = policy.locked_at
-    writer = LedgerWriter(history, plan)
+    writer = PanelPackWriter(history, plan)
     runs = [folder / run for run in writer.runs]
     pack = pack_of_panel(purpose, writer.render_sentences, runs)
     if as_page:

@@ -57,6 +57,7 @@ from eval_factory.workflows.read_again import read_by_one_version
 # The same simulation may give slightly different numbers on another kind of processor.
 _MAX_SHARE_DIFFERENCE = 0.02  # the tolerated difference of shares of simulated panels
 _MAX_WEEKS_DIFFERENCE = 1  # the tolerated difference of the number of looks until the alarm
+_MAX_SHOWN = 80  # the maximum number of characters of a figure in a message
 
 
 def verify_panel(folder: Path, head: str | None = None) -> list[str]:
@@ -77,9 +78,9 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
         return [*history.problems, lost]
     if history.problems:  # the figures of changed lines need no further check
         return list(history.problems)
-    findings = _safely(folder.name, _folder_problems(folder, history))
-    findings += _safely("ledger.jsonl", order_problems(history.lines))
-    limits: list[Limit] = []  # the watched scores, each with the drop that counts
+    findings = _collected(folder.name, _folder_problems(folder, history))
+    findings += _collected("ledger.jsonl", order_problems(history.lines))
+    limits: list[Limit] = []  # the limits of the last baseline: the permitted drops of scores
     for line in history.lines:
         label = f"line {line['number']}"
         try:
@@ -102,14 +103,14 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
     return findings
 
 
-def _safely(label: str, problems: Iterator[str]) -> list[str]:
+def _collected(label: str, problems: Iterator[str]) -> list[str]:
     """Return the problems. If a line of the ledger cannot be read, the last problem reports this.
 
     `label` begins the last problem.
     """
     findings: list[str] = []
     try:
-        findings.extend(problems)
+        findings.extend(problems)  # the generator reads the lines only now, so it raises here
     except FORM_ERRORS as error:
         kind = type(error).__name__
         findings.append(f"{label}: this version cannot read one of the lines ({kind}: {error})")
@@ -262,10 +263,10 @@ def _figure_problems(folder: Path, baseline: Line, history: History) -> Iterator
         figures[key] = baseline["fixed"][key]
     figures["harm_alpha"] = tests.rules.harm_alpha
     yield from _differences(baseline, figures)
-    if not is_simulated_otherwise(baseline) and not _is_same_power(
-        baseline["power"], _as_json(power_of(tests))
-    ):
-        yield "power: the simulation with these runs finds other drops"
+    if not is_simulated_otherwise(baseline):
+        power = _as_json(power_of(tests))
+        if not _is_same_power(baseline["power"], power):
+            yield "power: the simulation with these runs finds other drops"
     reader = line_reader(baseline)  # the version of `reading`, which reads scores from answers
     for index, line in enumerate(looks):
         if line_reader(line) != reader:
@@ -329,27 +330,27 @@ def _tests_read_again(baseline: Line, folder: Path, looks: Sequence[Line]) -> Pa
 def _differences(line: Line, figures: Line) -> Iterator[str]:
     """Yield the figures of a line that differ from the computed figures."""
     for key in figures:
-        if not _same(line[key], figures[key]):
+        if not _is_same_value(line[key], figures[key]):
             yield (
-                f"{key} is {json.dumps(line[key])[:80]}, "
-                f"but the runs give {json.dumps(figures[key])[:80]}"
+                f"{key} is {json.dumps(line[key])[:_MAX_SHOWN]}, "
+                f"but the runs give {json.dumps(figures[key])[:_MAX_SHOWN]}"
             )
 
 
-def _same(stored: Any, computed: Any) -> bool:
+def _is_same_value(stored: Any, computed: Any) -> bool:
     """Return True if two JSON values are equal; two floats may differ by a billionth.
 
-    The difference of floats beyond 1 is relative to the greater float. Floats may differ because
-    another processor rounds in another way.
+    If a float is greater than 1, the tolerance is a billionth of the greater float. Floats may
+    differ because another processor rounds in another way.
     """
     if isinstance(stored, bool) or isinstance(computed, bool):  # in Python, True is equal to 1
         return stored is computed
     if isinstance(stored, dict) and isinstance(computed, dict):
         return stored.keys() == computed.keys() and all(
-            _same(stored[key], computed[key]) for key in stored
+            _is_same_value(stored[key], computed[key]) for key in stored
         )
     if isinstance(stored, list) and isinstance(computed, list):
-        return len(stored) == len(computed) and all(map(_same, stored, computed))
+        return len(stored) == len(computed) and all(map(_is_same_value, stored, computed))
     if isinstance(stored, float) and isinstance(computed, float):
         if not (math.isfinite(stored) and math.isfinite(computed)):
             return False
@@ -374,9 +375,9 @@ def _is_same_limit(stored: Line, computed: Line) -> bool:
     for stored_drop, computed_drop in zip(stored["finds"], computed["finds"], strict=True):
         if not _is_same_drop(stored_drop, computed_drop):
             return False
-    if not _same(stored["drop"], computed["drop"]):
+    if not _is_same_value(stored["drop"], computed["drop"]):
         return False
-    # If a share is near the threshold, the number of needed runs may differ.
+    # If a share is near the threshold, the number of needed runs may differ: do not compare it.
     for find in stored["finds"]:
         if abs(find["share"] - simulation.ENOUGH) <= _MAX_SHARE_DIFFERENCE:
             return True
@@ -388,7 +389,9 @@ def _is_same_drop(stored: Line, computed: Line) -> bool:
 
     `stored` and `computed` have the fields of a `DropFinding`.
     """
-    if stored.keys() != computed.keys() or not _same(stored["drop"], computed["drop"]):
+    if stored.keys() != computed.keys():
+        return False
+    if not _is_same_value(stored["drop"], computed["drop"]):
         return False
     if isinstance(stored["share"], bool) or isinstance(stored["weeks"], bool):
         return False  # Python would calculate with True as with 1

@@ -19,7 +19,7 @@ from eval_factory.cli.result_commands import _PURPOSES
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.monitor.ledger import History
-from eval_factory.monitor.report import LedgerWriter
+from eval_factory.monitor.report import PanelPackWriter
 from eval_factory.report.papers import PACKS, pack_markdown
 from facts import naming, rows_of, says
 from invented_ledger import alarm, baseline, ledger, look
@@ -218,7 +218,9 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
         plan = {"change": "another model", "policy": found, "locked_at": found.locked_at}
         return pack_markdown(
             pack_of_panel(
-                "pccp", LedgerWriter(History(lines, head="e" * 64), plan).render_sentences, [folder]
+                "pccp",
+                PanelPackWriter(History(lines, head="e" * 64), plan).render_sentences,
+                [folder],
             )
         )
 
@@ -244,7 +246,9 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
     with pytest.raises(ConfigError, match=naming("changed", "locked")):
         text()
     bare = pack_markdown(
-        pack_of_panel("ai-act", LedgerWriter(History(ledger(baseline())), {}).render_sentences, [])
+        pack_of_panel(
+            "ai-act", PanelPackWriter(History(ledger(baseline())), {}).render_sentences, []
+        )
     )
     says(bare, "the baseline's last")
     assert "The gate's policy" not in bare
@@ -257,7 +261,7 @@ def test_a_panels_pack_names_each_limit_of_the_gates_policy(tmp_path: Path) -> N
     path.write_text(f"version: 1\nbenchmarks: {{pubmed_qa: {limits}}}\n")
     policy = load_policy(path)
     plan = {"change": "another model", "policy": policy, "locked_at": None}
-    writer = LedgerWriter(History(ledger(baseline()), head="e" * 64), plan)
+    writer = PanelPackWriter(History(ledger(baseline()), head="e" * 64), plan)
     text = pack_markdown(pack_of_panel("pccp", writer.render_sentences, []))
     for words, number in policy.benchmarks[0].in_words:
         assert f"{words} {number:g}" in text

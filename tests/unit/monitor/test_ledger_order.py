@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.monitor.ledger import Ledger
 from eval_factory.monitor.ledger_order import FIELDS, order_problems
-from eval_factory.monitor.verification import _safely, _same, verify_panel
+from eval_factory.monitor.verification import _collected, _is_same_value, verify_panel
 
 Lines = list[dict[str, Any]]
 RUN = {"task": "q", "folder": "baseline/1/1/model/q", "sha256": "ab" * 32}
@@ -180,18 +180,18 @@ def test_each_change_is_found(change: Callable[[Lines], None]) -> None:
 def test_a_part_of_another_kind_is_a_finding(changes: dict[str, Any]) -> None:
     lines = copy.deepcopy(sound())
     setting(0, **changes)(lines)
-    assert _safely("ledger.jsonl", order_problems(lines))
+    assert _collected("ledger.jsonl", order_problems(lines))
 
 
 def test_a_truth_value_is_no_number() -> None:
-    assert not _same(True, 1)
-    assert not _same(0.0, False)
-    assert _same({"a": [True, 1, None]}, {"a": [True, 1, None]})
+    assert not _is_same_value(True, 1)
+    assert not _is_same_value(0.0, False)
+    assert _is_same_value({"a": [True, 1, None]}, {"a": [True, 1, None]})
 
 
 def test_infinity_is_no_number(tmp_path: Path) -> None:
-    assert not _same(float("inf"), 0.5)
-    assert not _same(0.5, float("nan"))
+    assert not _is_same_value(float("inf"), 0.5)
+    assert not _is_same_value(0.5, float("nan"))
     for number in ("Infinity", "NaN", "1e999"):
         ledger = Ledger(tmp_path)
         ledger.file.write_text(f'{{"number": 1, "e": {number}, "previous": "{"0" * 64}"}}\n')

@@ -28,7 +28,7 @@ from eval_factory.core.results import (
     TaskResult,
 )
 from eval_factory.monitor.ledger import History
-from eval_factory.monitor.report import LedgerWriter
+from eval_factory.monitor.report import PanelPackWriter
 from eval_factory.report.page.document import pack_page
 from eval_factory.report.papers import (
     PACKS,
@@ -82,7 +82,7 @@ def pack(
         )
     if lines is None:
         return pack_of(name, ["Of something."], cite, run)
-    panel = LedgerWriter(History(lines, head=other.get("head", "")), other.get("plan", {}))
+    panel = PanelPackWriter(History(lines, head=other.get("head", "")), other.get("plan", {}))
     return pack_of(
         name, panel.render_sentences(pack_texts()["panel"]["of"]), cite, run, panel.render_sentences
     )
@@ -799,7 +799,7 @@ def test_changes_are_told_with_what_the_gate_said(outcome: str) -> None:
 
 def test_the_runs_to_describe_are_the_last_looks_else_the_baselines_last() -> None:
     def runs(*lines: Mapping[str, Any]) -> list[str]:
-        return LedgerWriter(History(ledger(*lines)), {}).runs
+        return PanelPackWriter(History(ledger(*lines)), {}).runs
 
     assert runs(baseline(), look(1), look(2)) == ["looks/0002/m/notes"]
     assert runs(baseline()) == ["baseline/1/5/m/notes"]
