@@ -447,13 +447,8 @@ def run_leaderboard(
     **values: Any,
 ) -> None:
     """Run the leaderboard NAME: helm-run over all its entries, then helm-summarize."""
-    from eval_factory.workflows.leaderboard.board import (
-        FLAGS,
-        LeaderboardRequest,
-        commands_of,
-        make_board,
-        write_tables,
-    )
+    from eval_factory.workflows.leaderboard.board import FLAGS, LeaderboardRequest, make_board
+    from eval_factory.workflows.leaderboard.tables import commands_of, write_tables
 
     debug = bool(ctx.obj and ctx.obj["debug"])
     flags = {}

@@ -25,7 +25,7 @@ from eval_factory.helm.environments import environment_of, look_for_helm
 from eval_factory.helm.page_schema import SCHEMA_FILE, page_schema
 from eval_factory.report.reader import run_folders
 from eval_factory.tasks.upstreams import HELM
-from eval_factory.workflows.leaderboard.board import board_runs
+from eval_factory.workflows.leaderboard.tables import board_runs
 from eval_factory.workflows.view_site import (
     DATA_FOLDER,
     POLICY,

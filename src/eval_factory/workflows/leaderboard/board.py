@@ -1,17 +1,15 @@
-"""Runs a leaderboard as a suite, and writes `leaderboard.json`, HELM's tables and a summary.
+"""Plans a leaderboard as a suite, and checks every run before the suite starts.
 
 Each entry of the leaderboard's conf file becomes a `helm:` evaluation of the suite, and each model
-becomes a target.
+becomes a target. A cell is the run of one evaluation for one target. `tables.py` writes the
+outcome.
 """
 
 from __future__ import annotations
 
-import json
-import shlex
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,29 +20,19 @@ from eval_factory.config.rules import prescribed_roles
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import name_of_type
 from eval_factory.core.budget import Budget
-from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import (
     ConfigError,
-    EvalFactoryError,
     HelmError,
-    NotReportableError,
     PrerequisiteError,
 )
-from eval_factory.core.foreign_text import one_line, own_lines
-from eval_factory.core.run_statuses import WITH_RESULT
-from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
-from eval_factory.core.safe_files import parse_json, write_atomic
-from eval_factory.core.secrets import Redactor
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.rundir import RunDir
 from eval_factory.data.bundle import refuse_inside
-from eval_factory.helm import names
-from eval_factory.helm.command import command_line, helm_program
-from eval_factory.plan.run_plan import slug_of, where_keys_go
-from eval_factory.report.reader import load_result
+from eval_factory.plan.run_plan import slug_of
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task, load_framework
 from eval_factory.tasks.run_entry import ENDPOINT_TYPES, prefix_of
 from eval_factory.tasks.run_specs import IMAGES, execution_refusal, wrong_processor
 from eval_factory.tasks.upstreams import HELM
-from eval_factory.workflows import view_site
 from eval_factory.workflows.context import show_uncomputed, show_warnings
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import (
@@ -54,15 +42,12 @@ from eval_factory.workflows.leaderboard.registry import (
     of_any_model,
     read_entries,
 )
-from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
     checked_cells,
     missing_prerequisites,
-    redactor_of_all,
     refuse_unready,
 )
-from eval_factory.workflows.suite.suite_report import CellReport
 
 PRESCRIBED = {
     "temperature": None,
@@ -71,10 +56,10 @@ PRESCRIBED = {
     "extra.num_train_trials": None,
     "extra.on_failure": "exclude",
 }
-"""The only allowed values of some keys of config.params, because the leaderboard's entries or
-HELM's tables prescribe them.
-"""
+"""The only allowed values of some keys of config.params; None means that the user sets no value.
 
+The leaderboard's entries or HELM's tables prescribe these values.
+"""
 
 FLAGS = {
     "output_dir": "config.output_dir",
@@ -133,7 +118,7 @@ class Board:
     one evaluation if they only differ in their groups.
     """
     not_run: tuple[NotRun, ...] = ()
-    cells: tuple[CheckedCell, ...] = ()  # the cells of the suite: one for each entry and model
+    cells: tuple[CheckedCell, ...] = ()  # the cells of the suite that can be run
 
 
 def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: TextIO) -> Board:
@@ -231,7 +216,7 @@ def check_entries(
         chosen: The entries of the wanted priority.
         leaderboard: The leaderboard.
         origin: The path or address of the conf file, for messages.
-        allowed: True if the user allows runs to execute a model's answers.
+        allowed: True if the user allows runs to execute the code in a model's answers.
 
     Raises:
         ConfigError: No entry can be run, an entry has a wrong argument, or an entry would execute a
@@ -250,9 +235,13 @@ def check_entries(
             f"{origin}: no entry can be run with a chat endpoint: "
             f"the entries ask for {_asked_for(chosen)}"
         )
-    problems = [wrong_processor(dict(entry.arguments)) for entry in runnable]
-    if not allowed:
-        problems += [execution_refusal(entry.run_spec, dict(entry.arguments)) for entry in runnable]
+    problems = []
+    for entry in runnable:
+        arguments = dict(entry.arguments)
+        # Each of the two functions returns None if there is no problem.
+        problems.append(wrong_processor(arguments))
+        if not allowed:
+            problems.append(execution_refusal(entry.run_spec, arguments))
     distinct_problems = dict.fromkeys(problem for problem in problems if problem is not None)
     if distinct_problems:
         raise ConfigError([f"{origin}: {problem}" for problem in distinct_problems])
@@ -276,6 +265,14 @@ def _with_runs(
     """Return the board with a cell for each run of each model.
 
     Entries that cannot be run are reported on `screen`; the other entries are run nevertheless.
+
+    Args:
+        board: The board without its runs.
+        chosen: The entries of the wanted priority.
+        evaluation: The user's settings, from `evaluation_of`.
+        env: The environment with the keys.
+        screen: The stream for warnings and notes.
+        dry_run: True if the runs are only shown.
     """
     not_run = []
     runnable = []
@@ -302,16 +299,16 @@ def _with_runs(
     cells = _cells_of(suite, env, screen, dry_run=dry_run)
     # An evaluation that is not ready for one model is run for no model.
     unready = {}
-    for cell in cells:
-        if not cell.ready:
-            unready[cell.cell.evaluation] = cell
-    for name, cell in unready.items():
-        code = HelmError.exit_code if cell.problems else PrerequisiteError.exit_code
-        reason = "; ".join((*cell.problems, *cell.missing))
+    for checked in cells:
+        if not checked.ready:
+            unready[checked.cell.evaluation] = checked
+    for name, checked in unready.items():
+        code = HelmError.exit_code if checked.problems else PrerequisiteError.exit_code
+        reason = "; ".join((*checked.problems, *checked.missing))
         for entry in entries_by_name.pop(name):
             not_run.append(NotRun(entry, reason, code))
     for skipped in not_run:
-        if skipped.exit_code:
+        if skipped.exit_code:  # the entries with 0 were counted above
             reason = one_line(skipped.reason)
             screen.write(f"warning: cannot run {skipped.entry.row_name}: {reason}\n")
     if unready:  # their entries were removed above, so the suite is built again without them
@@ -321,7 +318,7 @@ def _with_runs(
         suite=suite,
         entries={name: tuple(entries) for name, entries in entries_by_name.items()},
         not_run=tuple(not_run),
-        cells=tuple(cell for cell in cells if cell.cell.evaluation in entries_by_name),
+        cells=tuple(checked for checked in cells if checked.cell.evaluation in entries_by_name),
     )
 
 
@@ -330,26 +327,28 @@ def _evaluations_of(
 ) -> tuple[dict[str, list[Entry]], list[NotRun]]:
     """Return the entries of each evaluation of the suite, by the evaluation's name.
 
-    The second value is the list of entries that cannot be run.
+    Entries with the same description share one evaluation. The second value is the list of entries
+    that cannot be run.
     """
     entries_by_name: dict[str, list[Entry]] = {}
+    description_of_name: dict[str, str] = {}  # maps each used name, in lower case
     not_run = []
     for entry in entries:
         problems: list[str] = []  # gets the reason if there is no task
         if task_named(_type_of(entry, evaluation), evaluation.framework, problems) is None:
+            # The user wrote the entry, not `config.type`, so the reason must not name this key.
             reason = "; ".join(problems).replace("config.type: ", "")
             not_run.append(NotRun(entry, reason, HelmError.exit_code))
             continue
-        # Names that are equal, or differ only in case, would lead to one folder. Such names of
-        # different entries get a number.
+        # The name becomes the name of a folder, and some file systems ignore the case of letters.
+        # A name that an entry with another description already uses therefore gets a number.
         plain_name = name_of_type(entry.description, evaluation.framework)
-        used = {name.lower(): first.description for name, (first, *_) in entries_by_name.items()}
         name = plain_name
         number = 2
-        # a name can be used if no entry has it, or if it belongs to an entry with this description
-        while used.get(name.lower(), entry.description) != entry.description:
+        while description_of_name.get(name.lower(), entry.description) != entry.description:
             name = f"{plain_name}-{number}"
             number += 1
+        description_of_name[name.lower()] = entry.description
         entries_by_name.setdefault(name, []).append(entry)
     return entries_by_name, not_run
 
@@ -374,11 +373,12 @@ def _cells_of(
         if cell.plan is not None:
             plans.append(cell.plan)
     show_uncomputed(plans, env, screen)
-    # A missing key affects all entries, so the command ends even if some cells are ready.
     missing = chain.from_iterable(cell.missing for cell in cells)
     lacks_a_key = any("no API key" in text for text in missing)
-    if lacks_a_key or (cells and not any(cell.ready for cell in cells)):
-        refuse_unready(cells)
+    none_is_ready = not any(cell.ready for cell in cells)
+    # A missing key affects all entries, so the command ends even if some cells are ready.
+    if lacks_a_key or none_is_ready:
+        refuse_unready(cells)  # raises no error if there are no cells
     return cells
 
 
@@ -401,21 +401,25 @@ def _suite(
     params = user_settings["config"].get("params", {})
     endpoint = user_settings["target"]["api_endpoint"]
     extra = dict(params.get("extra", {}))
+    # `_params_of` gives each evaluation only those judges that its entry asks.
     judges = {judge["name"]: dict(judge) for judge in extra.pop("judges", None) or []}
-    settings = {}
+    # The limits of the budget, such as max_cost, and the executor are keys of the suite itself:
+    # all runs share them.
+    shared_settings = {}
     for limit in fields(Budget):
         if limit.name in extra:
-            settings[limit.name] = extra.pop(limit.name)
-    params = {**params, "limit_samples": board.max_eval_instances}
-    params["extra"] = {**extra, "num_train_trials": board.leaderboard.num_train_trials}
+            shared_settings[limit.name] = extra.pop(limit.name)
     if not evaluation.executor.is_local:
         slurm = {}
         for name, value in evaluation.executor.slurm.items():
             if value is not None:
                 slurm[name] = value
-        settings |= {"executor": evaluation.executor.name, "slurm": slurm}
+        shared_settings |= {"executor": evaluation.executor.name, "slurm": slurm}
+    params = {**params, "limit_samples": board.max_eval_instances}
+    params["extra"] = {**extra, "num_train_trials": board.leaderboard.num_train_trials}
     evaluations = []
-    for name, (entry, *_) in entries_by_name.items():
+    for name, entries in entries_by_name.items():
+        entry = entries[0]  # the entries of one evaluation differ only in their groups
         evaluations.append(
             {
                 "name": name,
@@ -431,7 +435,7 @@ def _suite(
         "params": params,
         "evaluations": evaluations,
         "targets": targets,
-        **settings,
+        **shared_settings,
     }
     return build_suite(None, document={"suite": section}, env=env)
 
@@ -482,9 +486,9 @@ def evaluation_of(
 ) -> Evaluation:
     """Return the user's settings for a leaderboard as one evaluation.
 
-    A run config is therefore read by the same rules as for `run_eval`. The entries determine the
-    possible judges. If `entries` is None, the entries are unknown, and the user's judges are
-    ignored.
+    A run config is therefore read by the same rules as for `run_eval`. The evaluation itself is
+    never run. The entries determine the possible judges. If `entries` is None, the entries are
+    unknown, and the user's judges are ignored.
 
     Raises ConfigError with all problems of the configuration.
     """
@@ -543,322 +547,3 @@ def _task_of(leaderboard: Leaderboard, judge_roles: Iterable[str]) -> Task:
         ),
         about=About(tags=(), access=leaderboard.access, source=leaderboard.conf, instances=None),
     )
-
-
-_MAX_SHOWN = 10  # the maximum number of failed runs that the summary names
-# the states of a row
-IN_TABLES = "in the tables"
-KEPT_OUT = "kept out"  # the scores are not reportable
-_FAILED = "failed"  # the run has no result
-_LEFT_OUT = "left out"  # the entry needs more than a chat endpoint
-_WAITING = "waiting"  # the run is a Slurm job that has not ended
-
-
-@dataclass(frozen=True)
-class BoardRow:
-    """The outcome of one entry for one model."""
-
-    run: str  # the entry, without its model
-    model_id: str
-    state: str
-    reason: str | None = None
-    # the numbers of instances in `validity.instances` of the result; None without a result
-    requested: int | None = None
-    failed: int | None = None
-    unjudged: int | None = None
-    main_metric: str | None = None
-    score: float | None = None
-    folder: str | None = None  # the folder of the run, relative to the leaderboard's folder
-    identity: str | None = None  # the identity of the run that the row describes
-    groups: tuple[str, ...] = ()
-    max_eval_instances: int | None = None
-
-
-def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow, int]]:
-    """Return the rows of the board, each with the exit code of its run."""
-    rows = []
-    for cell in cells:
-        rows += [_row(board, cell, entry) for entry in board.entries[cell.evaluation]]
-    for skipped in board.not_run:
-        state = _FAILED if skipped.exit_code else _LEFT_OUT
-        for model in board.models.values():
-            row = BoardRow(skipped.entry.row_name, model, state, skipped.reason)
-            rows.append((row, skipped.exit_code))
-    return rows
-
-
-def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
-    """Return the row of an entry by the report of its cell, and the exit code of the run."""
-    row = BoardRow(
-        run=entry.row_name,
-        model_id=board.models[cell.target],
-        state=_FAILED,
-        reason=cell.reason,
-        groups=entry.groups or (),
-    )
-    if cell.status == RunStatus.WAITING:
-        return replace(row, state=_WAITING), 0
-    if cell.status not in WITH_RESULT:
-        # A run can find out only after its start that the entry needs more than a chat endpoint.
-        # `checked_run_specs` in helm_plugin/runner.py then writes a reason with this phrase.
-        _, phrase, modality = (cell.reason or "").partition("asks a model for ")
-        if phrase:
-            return replace(row, state=_LEFT_OUT, reason=f"asks for {modality.partition(';')[0]}"), 0
-        return row, cell.exit_code
-    result = load_result(cell.folder).result
-    state = read_state(RunDir(cell.folder))
-    counts = result.validity.instances
-    score = result.scores.get(result.main_metric)
-    gaps = None  # a text about the instances without a score
-    if counts.failed or counts.unjudged:
-        gaps = f"{counts.failed} of {counts.requested} requests failed"
-    if counts.unjudged:
-        gaps = f"{gaps}, {counts.unjudged} not judged"
-    row = replace(
-        row,
-        reason=gaps,
-        requested=counts.requested,
-        failed=counts.failed,
-        unjudged=counts.unjudged,
-        folder=cell.folder.relative_to(board.folder).as_posix(),
-        identity=None if state is None else state.identity,
-        max_eval_instances=board.max_eval_instances,
-    )
-    if not result.reportable:
-        kept_out = replace(row, state=KEPT_OUT, reason=gaps or cell.reason)
-        return kept_out, NotReportableError.exit_code
-    value = None if score is None else score.value
-    return replace(row, state=IN_TABLES, main_metric=result.main_metric, score=value), 0
-
-
-def stored_rows(folder: Path) -> dict[str, list[BoardRow]]:
-    """Return the rows in leaderboard.json, of all models, by the name of the leaderboard.
-
-    The result is empty if the file is missing or cannot be read.
-    """
-    try:
-        text = SuiteDir(folder).leaderboard.read_text(encoding="utf-8")
-        rows_by_name = {}
-        for name, rows in parse_json(text)["leaderboards"].items():
-            rows_by_name[name] = [
-                BoardRow(**{**row, "groups": tuple(row["groups"])}) for row in rows
-            ]
-        return rows_by_name
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
-
-
-def write_rows(
-    folder: Path, name: str, models: Iterable[str], rows: Sequence[BoardRow]
-) -> list[BoardRow]:
-    """Write the rows of one leaderboard and some models to leaderboard.json.
-
-    Rows of other leaderboards and other models are preserved. Returns all rows of this leaderboard.
-    """
-    all_rows = stored_rows(folder)
-    # The leaderboard is removed and added at the end: `board_runs` shows the last leaderboard.
-    updated_models = set(models)
-    other_models = [row for row in all_rows.pop(name, ()) if row.model_id not in updated_models]
-    all_rows[name] = [*other_models, *rows]
-    written = {
-        leaderboard: [asdict(row) for row in its_rows] for leaderboard, its_rows in all_rows.items()
-    }
-    document = {"schema_version": 2, "leaderboards": written}
-    write_atomic(
-        SuiteDir(folder).leaderboard, json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    )
-    return all_rows[name]
-
-
-def board_runs(folder: Path) -> tuple[list[view_site.ViewedRun], str]:
-    """Return the runs in the tables of a leaderboard, and the text of its schema.
-
-    The leaderboard is the one that was run last in the folder.
-
-    Raises:
-        PrerequisiteError: No run is in the tables, or the installed HELM lacks the schema.
-    """
-    rows_by_name = stored_rows(folder)
-    name, rows = next(reversed(rows_by_name.items()), ("", []))  # `write_rows` adds at the end
-    runs = [run for run, _ in runs_in_tables(folder, rows)]
-    leaderboard = registry.find(name) if runs else None
-    schema = None if leaderboard is None else registry.schema_path(leaderboard)
-    if leaderboard is None or schema is None:
-        raise PrerequisiteError(
-            f"{folder}: has no run of a leaderboard whose tables could be shown"
-        )
-    return runs, registry.schema_text(leaderboard, schema)
-
-
-def runs_in_tables(
-    folder: Path, rows: Iterable[BoardRow]
-) -> list[tuple[view_site.ViewedRun, BoardRow]]:
-    """Return the runs of the rows that are in the tables, each run with its row.
-
-    A row is left out if its folder now has another run. For example, a later command replaced the
-    run, but ended before it wrote new rows.
-    """
-    viewed = []
-    for row in rows:
-        run_folder = None if row.folder is None else folder / row.folder
-        if run_folder is None or row.state != IN_TABLES:
-            state = None  # without a state, the row is left out below
-        else:
-            state = read_state(RunDir(run_folder))
-        if run_folder is not None and state is not None and state.identity == row.identity:
-            viewed.append((view_site.viewed_as(run_folder, row.run, row.groups), row))
-    return viewed
-
-
-def _summarize_command(board: Board) -> list[str]:
-    """Return the helm-summarize command that makes the tables."""
-    work = RunDir(board.folder / "helm")
-    return view_site.summarize_command(work, board.leaderboard.name, board.schema, work.root)
-
-
-def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: bool) -> list[str]:
-    """Return the commands of all runs and tables, redacted, and show where each key is sent.
-
-    The lines about the keys are written to `screen`.
-    """
-    plans = []
-    for cell in board.cells:
-        if cell.plan is not None:
-            plans.append(cell.plan)
-    redactor = redactor_of_all(plans, env)
-    key_lines = where_keys_go(list(chain.from_iterable(plan.endpoints for plan in plans)))
-    screen.writelines(redactor.text(f"key of {line}\n") for line in dict.fromkeys(key_lines))
-    runs = [command_line(plan, debug=debug) for plan in plans]
-    return [
-        redactor.text(shlex.join(argv))
-        for argv in (*runs, _summarize_command(board), _server_command(board))
-    ]
-
-
-def _server_command(board: Board) -> list[str]:
-    """Return the command that starts HELM's server for the tables."""
-    return [
-        *helm_program("helm-server"),
-        "--suite",
-        board.leaderboard.name,
-        "--output-path",
-        str(board.folder / "helm"),
-    ]
-
-
-def write_tables(
-    board: Board, cells: Sequence[CellReport], env: Mapping[str, str], screen: TextIO
-) -> EvalFactoryError | None:
-    """Write leaderboard.json and HELM's tables, and show a summary on `screen`.
-
-    Returns:
-        The error that says why the tables are incomplete, or None if they are complete.
-
-    Raises:
-        HelmError: HELM could not make the tables.
-    """
-    redactor = Redactor.from_environment(env)
-    coded_rows = []
-    for row, code in board_rows(board, cells):
-        coded_rows.append((replace(row, reason=row.reason and redactor.text(row.reason)), code))
-    all_rows = write_rows(
-        board.folder, board.leaderboard.name, board.models.values(), [row for row, _ in coded_rows]
-    )
-    runs = runs_in_tables(board.folder, all_rows)
-    work = RunDir(board.folder / "helm")
-    # the folder of HELM's suite, at the path that helm-server expects
-    suite = work.root / names.RUNS_FOLDER / board.leaderboard.name
-    for folder in (work.model_configs, work.logs, suite.parent):
-        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    with work.locked() as lock:
-        shutil.rmtree(suite, ignore_errors=True)
-        if runs:
-            view_site.write_run_folders([run for run, _ in runs], suite, copies=False)
-            original = registry.schema_path(board.leaderboard)
-            if board.leaderboard.schema_changes and original is not None:
-                write_atomic(board.schema, registry.schema_text(board.leaderboard, original))
-            models = {run.model: row.model_id for run, row in runs}
-            view_site.make_tables(work, lock, models, _summarize_command(board), env, screen)
-            view_site.rename_files_with_colons(suite)
-    lines = board_summary(board, [row for row, _ in coded_rows], [row for _, row in runs])
-    screen.write(own_lines("\n".join(lines)) + "\n")
-    return shortcoming(coded_rows)
-
-
-def board_summary(
-    board: Board, rows: Sequence[BoardRow], in_tables: Sequence[BoardRow]
-) -> list[str]:
-    """Return the lines of the summary for the screen.
-
-    `rows` are the rows of this command's models, `in_tables` the rows of all models in the tables.
-    """
-    counts = Counter(row.state for row in rows)
-    further_counts = "".join(
-        f", {counts[state]} {state}" for state in (_LEFT_OUT, _WAITING) if counts[state]
-    )
-    states = (
-        f"{counts[IN_TABLES]} runs in the tables, {counts[KEPT_OUT]} kept out, {counts[_FAILED]} "
-        f"failed{further_counts}"
-    )
-    lines = [f"{board.leaderboard.name}: {states}"]
-    for row in rows:
-        if row.reason and row.state in (IN_TABLES, KEPT_OUT):
-            suffix = ": kept out of the tables" if row.state == KEPT_OUT else ""
-            lines.append(f"  {row.run}: {row.reason}{suffix}")
-    failed = []
-    for row in rows:
-        if row.state == _FAILED:
-            failed.append(row)
-    lines += [f"  failed: {row.run}: {row.reason}" for row in failed[:_MAX_SHOWN]]
-    if len(failed) > _MAX_SHOWN:
-        lines.append(f"  ... and {len(failed) - _MAX_SHOWN} more")
-    if len(in_tables) > counts[IN_TABLES]:
-        lines.append(f"  with the runs of other models: {len(in_tables)} runs in the tables")
-    limits = set()
-    for row in in_tables:
-        if row.max_eval_instances is not None:
-            limits.add(row.max_eval_instances)
-    if len(limits) > 1:
-        numbers = " and ".join(str(limit) for limit in sorted(limits))
-        lines.append(f"  warning: the tables compare runs of {numbers} instances at most")
-    lines.append(f"  every run, its state and main score: {SuiteDir(board.folder).leaderboard}")
-    if in_tables:
-        lines.append(
-            f"  to view the tables: {shlex.join(['eval-factory', 'view', str(board.folder)])}"
-        )
-        lines.append(f"  or: {shlex.join(_server_command(board))}")
-    return lines
-
-
-def shortcoming(coded_rows: Sequence[tuple[BoardRow, int]]) -> EvalFactoryError | None:
-    """Return the error that says why the tables are incomplete; None if they are complete.
-
-    `coded_rows` are the rows of this command's models, each with the exit code of its run. The
-    error is a NotReportableError if runs are kept out of the tables. If runs failed, it is an
-    error with the exit code of all failed runs, or a HelmError if their exit codes differ.
-    """
-    failed_codes = []  # the exit codes of the failed runs
-    kept_out = 0
-    attempted = 0  # all runs but those that were left out; also runs that failed to start
-    for row, code in coded_rows:
-        if row.state == _FAILED:
-            failed_codes.append(code)
-        if row.state == KEPT_OUT:
-            kept_out += 1
-        if row.state != _LEFT_OUT:
-            attempted += 1
-    remedy = "run the same command again: finished runs are kept, and stored answers are used again"
-    if failed_codes:
-        error_class: type[EvalFactoryError] = HelmError
-        for candidate in (PrerequisiteError, NotReportableError):
-            if set(failed_codes) == {candidate.exit_code}:
-                error_class = candidate
-        cause = "see above"
-        if error_class is PrerequisiteError:
-            cause = "because data or a package is missing"
-        return error_class(f"{len(failed_codes)} of {attempted} runs failed, {cause}\n  {remedy}")
-    if kept_out:
-        return NotReportableError(
-            f"NOT REPORTABLE: {kept_out} runs are kept out of the tables\n  {remedy}"
-        )
-    return None
