@@ -1,4 +1,9 @@
-"""Draws a sample of answers for raters, writes the raters' sheets as CSV, and reads them again."""
+"""Draws a sample of answers for raters, writes the raters' sheets as CSV, and reads them again.
+
+The answers are divided into strata, groups of similar answers, and answers of each stratum are
+drawn. A sheet is a table of the drawn answers for one rater. On a sheet, each answer has a code of
+five letters in place of its id.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from eval_factory.core.annotations import (
     AnswerKey,
@@ -90,9 +96,7 @@ def _all_strata(candidates: Sequence[Candidate]) -> list[AnswerStratum]:
     answers: dict[tuple[int, str], list[AnswerKey]] = {}  # by (index of the range, group)
     # The candidates are sorted, so that their order does not change the sample.
     for candidate in sorted(candidates, key=lambda candidate: candidate.key.as_text()):
-        index = 0
-        while candidate.value > ranges[index][1]:
-            index += 1
+        index = _range_index(candidate.value, ranges)
         group = "others"
         if candidate.group in most_frequent:
             group = candidate.group
@@ -109,6 +113,14 @@ def _all_strata(candidates: Sequence[Candidate]) -> list[AnswerStratum]:
     return strata
 
 
+def _range_index(score: float, ranges: Sequence[tuple[float, float]]) -> int:
+    """Return the index of the range with this score; the ranges are sorted, the lowest first."""
+    for index, (_, highest) in enumerate(ranges):
+        if score <= highest:
+            return index
+    raise ValueError(f"no range has the score {score}")
+
+
 def _merge(strata: list[AnswerStratum], index: int) -> None:
     """Merge a stratum with its smaller neighbour, in place.
 
@@ -118,7 +130,7 @@ def _merge(strata: list[AnswerStratum], index: int) -> None:
     """
     neighbour = index - 1
     if index == 0:
-        neighbour = 1
+        neighbour = 1  # the first stratum has only the neighbour after it
     elif index + 1 < len(strata):
         size_before = len(strata[index - 1].answers)
         size_after = len(strata[index + 1].answers)
@@ -187,7 +199,7 @@ def counts_to_draw(sizes: Sequence[int], count: int) -> list[int]:
 
 def _next_to_change(
     counts: Sequence[int],
-    exact: Sequence[float],
+    exact_counts: Sequence[float],
     sizes: Sequence[int],
     limits: Sequence[int],
     step: int,
@@ -200,7 +212,7 @@ def _next_to_change(
 
     Args:
         counts: the number of answers to draw from each stratum.
-        exact: the same numbers before rounding.
+        exact_counts: the same numbers before rounding.
         sizes: the number of answers in each stratum.
         limits: the number at which the count of a stratum may not change any more.
         step: 1 if a count grows, -1 if a count falls.
@@ -208,7 +220,7 @@ def _next_to_change(
     changeable = [index for index, limit in enumerate(limits) if counts[index] != limit]
 
     def distance_and_size(index: int) -> tuple[float, int]:
-        return step * (exact[index] - counts[index]), sizes[index]
+        return step * (exact_counts[index] - counts[index]), sizes[index]
 
     return max(changeable, key=distance_and_size)
 
@@ -223,9 +235,17 @@ class Draw:
     identity: str  # the identity of the run (`Provenance.run_identity`)
 
 
+class DrawnKey(NamedTuple):
+    """An answer that was drawn."""
+
+    key: AnswerKey
+    stratum_number: int  # the number of the answer's stratum, from 0
+    probability: float  # the probability that the answer was drawn
+
+
 def draw_answers(
     strata: Sequence[AnswerStratum], rated: Collection[AnswerKey], draw: Draw
-) -> list[tuple[AnswerKey, int, float]]:
+) -> list[DrawnKey]:
     """Draw answers for the raters.
 
     Args:
@@ -234,8 +254,7 @@ def draw_answers(
         draw: the settings of the draw. Equal settings give equal samples.
 
     Returns:
-        Each drawn answer with the number of its stratum (from 0) and its probability of being
-        drawn, in the order of the draw.
+        The drawn answers, in the order of the draw.
 
     Raises:
         ConfigError: every answer is rated.
@@ -250,7 +269,7 @@ def draw_answers(
     answers = []
     for number, (keys, count) in enumerate(zip(unrated, counts, strict=True)):
         for key in generator.sample(keys, count):
-            answers.append((key, number, count / len(keys)))
+            answers.append(DrawnKey(key, number, count / len(keys)))
     return answers
 
 
@@ -301,6 +320,7 @@ def _sheet_id(
         lines.append(f"{shown.key.as_text()} {shown.sha256}")
     text = "\n".join(lines).encode("utf-8", "surrogatepass")
     number = int(hashlib.sha256(text).hexdigest(), 16)
+    # The letters are the last digits of this number, in a system with a letter for each digit.
     letters = ""
     for _ in range(_ID_LENGTH):
         number, remainder = divmod(number, len(_LETTERS))
@@ -353,7 +373,9 @@ COLUMNS = (
 BOM = "\ufeff"  # With a byte order mark, Excel reads the file as UTF-8.
 _MAX_CELL = 30_000  # the maximum length of a cell, in characters; Excel allows 32,767
 _CUT = " [cut: the HTML form has the complete text]"
+# a line break with the white space around it, also several line breaks: " \n", "\r\n\r\n"
 _BREAKS = re.compile(r"\s*(?:\r\n|[\r\n\v\f\u0085\u2028\u2029])\s*")
+_BREAK_SIGN = "\u23ce"  # the symbol of the return key
 
 
 def sheet_cell(text: str) -> str:
@@ -361,7 +383,8 @@ def sheet_cell(text: str) -> str:
 
     A sign replaces each line break. A long text is cut, with a note at its end.
     """
-    safe = no_formula(printable(_BREAKS.sub(" \u23ce ", text).replace("\t", " ")))
+    one_line_text = _BREAKS.sub(f" {_BREAK_SIGN} ", text).replace("\t", " ")
+    safe = no_formula(printable(one_line_text))
     if len(safe) <= _MAX_CELL:
         return safe
     return safe[:_MAX_CELL] + _CUT
@@ -497,7 +520,10 @@ def read_returns(
                 returned.faults += rating
             else:
                 key = (rating.sheet, rating.rater, rating.code, rating.number)
-                first, first_row = first_ratings.setdefault(key, (rating, row))
+                if key not in first_ratings:
+                    first_ratings[key] = (rating, row)
+                    continue
+                first, first_row = first_ratings[key]
                 if first.value != rating.value:
                     fault = (
                         f"rater {rating.rater} gave {rating.code} another rating "
@@ -623,7 +649,10 @@ def _check_header(header: Sequence[str], row_number: int) -> None:
     """Raise ValueError if two columns have the same name, or if a required column is missing."""
     repeated = [name for name in header if name and header.count(name) > 1]
     if repeated:
-        columns = [str(number) for number, name in enumerate(header, 1) if name == repeated[0]]
+        columns = []  # the numbers of the columns with the first repeated name, from 1
+        for number, name in enumerate(header, start=1):
+            if name == repeated[0]:
+                columns.append(str(number))
         raise ValueError(
             f"row {row_number}: columns {' and '.join(columns)} have the same name, "
             f"{_quoted(repeated[0])}: leave one of them out"
@@ -634,4 +663,5 @@ def _check_header(header: Sequence[str], row_number: int) -> None:
 
 
 def _quoted(text: str) -> str:
+    """Return a text in quotes on one line, cut to `_MAX_NAME` characters, for a message."""
     return f"'{one_line(text, _MAX_NAME)}'"

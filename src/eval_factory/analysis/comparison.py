@@ -1,7 +1,8 @@
 """Compares the results of output folders, pair by pair.
 
 A pair is compared on the instances that have a value in both results. The first result of a pair is
-called a, the second result b.
+called a, the second result b. Each of them, with its values by instance, is a `Side`. An instance
+whose values in a and b differ is a flip.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import statistics
 import string
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, combinations, count
+from itertools import chain, combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,14 +53,14 @@ PAIR_COLUMNS: Mapping[str, str] = {
     "significant": FLAG,
     "higher_is_better": FLAG,
     "method": TEXT,
-    "mde": NUMBER,
+    "mde": NUMBER,  # the minimum detectable effect: the smallest difference that could be shown
     "failed": COUNT,
     "bound_low": NUMBER,
     "bound_high": NUMBER,
     "folder_a": TEXT,
     "folder_b": TEXT,
 }
-# the columns of `Compared.instances_frame`, with the type of their values
+# the columns of `Compared.instances_frame`, all with texts
 FLIP_COLUMNS: Mapping[str, str] = dict.fromkeys(("task", "metric", "a", "b", "id", "better"), TEXT)
 
 
@@ -296,8 +297,8 @@ def compare(
     """
     if problems := list(_wrong_arguments(folders, margin, allow)):
         raise ConfigError(problems)
-    stored = list(map(load, folders))
-    models = tuple(map(_model, _labels(), stored))  # `map` ends with `stored`
+    stored = [load(folder) for folder in folders]
+    models = tuple(_model(_label(number), result) for number, result in enumerate(stored))
     metrics = _compared_metrics(stored, metric)
     if score_reasons := _score_reasons(models, stored, metrics, is_main=metric is None):
         return Compared(models, reasons=tuple(score_reasons))
@@ -317,7 +318,7 @@ def compare(
         ranks = ranked(models, pairs)
     return Compared(
         models,
-        accepted=tuple(reasons),  # no reason was refused
+        accepted=tuple(reasons),  # the user accepts them all, because none was refused above
         comparisons=tuple(pair.comparison for pair in pairs if pair.comparison is not None),
         ranks=ranks,
         pairings=_pairing_texts(sides),
@@ -341,7 +342,7 @@ def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
     for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
         main = a.stored.result.main_metric
         reasons = _score_reasons(
-            (model_a, model_b), (a.stored, b.stored), (main, main), is_main=True
+            (model_a, model_b), (a.stored, b.stored), metrics=(main, main), is_main=True
         )
         if not reasons:
             reasons = _value_reasons((a, b))
@@ -403,7 +404,7 @@ def ranked(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]
 
 def _score_reasons(
     models: Sequence[Model],
-    stored: Sequence[StoredResult],
+    stored_results: Sequence[StoredResult],
     metrics: Sequence[str],
     *,
     is_main: bool,
@@ -416,45 +417,45 @@ def _score_reasons(
 
     Args:
         models: the models.
-        stored: the result of each model.
+        stored_results: the result of each model.
         metrics: the name of the compared score in each result.
         is_main: True if the results are compared by their main metrics.
     """
     reasons: list[Reason] = []
-    for model, result, metric in zip(models, stored, metrics, strict=True):
-        main = result.result.main_metric
-        scores = sorted(result.result.scores)
+    for model, stored, metric in zip(models, stored_results, metrics, strict=True):
+        main = stored.result.main_metric
+        scores = stored.result.scores
         reasons += comparison_reasons.two_ways_of_asking(
-            models[0].label, stored[0], model.label, result
+            models[0].label, stored_results[0], model.label, stored
         )
         if is_main and main != metric:
             first = f"{models[0].label}'s is {metric}; name a score with --metric"
             reasons.append(Reason("metric", f"{model.label}'s main metric is {main}, {first}"))
         elif metric not in scores:
-            listed = ", ".join(scores) or "none"
+            listed = ", ".join(sorted(scores)) or "none"
             reasons.append(
                 Reason("metric", f"{model.label} has no score {metric}; it has {listed}")
             )
     return reasons
 
 
-def _compared_metrics(stored: Sequence[StoredResult], metric: str | None) -> list[str]:
+def _compared_metrics(stored_results: Sequence[StoredResult], metric: str | None) -> list[str]:
     """Return the name of the compared score in each result.
 
     If the user names no metric, the name is the main metric of the first result. If another program
     made a result, the name is each result's own main metric, because programs use different names.
     """
     if metric is not None:
-        return [metric] * len(stored)
-    mains = [result.result.main_metric for result in stored]
-    if any(map(pairing.is_imported, stored)):
-        return mains
-    return mains[:1] * len(stored)
+        return [metric] * len(stored_results)
+    main_metrics = [stored.result.main_metric for stored in stored_results]
+    if any(map(pairing.is_imported, stored_results)):
+        return main_metrics
+    return [main_metrics[0]] * len(stored_results)
 
 
 def _sides(
     models: Sequence[Model],
-    stored: Sequence[StoredResult],
+    stored_results: Sequence[StoredResult],
     metrics: Sequence[str],
     min_paired: float,
 ) -> list[Side]:
@@ -464,23 +465,24 @@ def _sides(
 
     Args:
         models: the models.
-        stored: the result of each model.
+        stored_results: the result of each model.
         metrics: the name of the compared score in each result.
         min_paired: the smallest share of questions that must be paired.
     """
-    across_programs = any(map(pairing.is_imported, stored))
+    across_programs = any(map(pairing.is_imported, stored_results))
+    first = stored_results[0]
     sides: list[Side] = []
-    for model, result, metric in zip(models, stored, metrics, strict=True):
+    for model, stored, metric in zip(models, stored_results, metrics, strict=True):
         pairing_with_first = None
         ids = None
         is_first = not sides  # the first result is not paired with itself
         if across_programs and not is_first:
-            pairing_with_first = pairing.paired(stored[0], result, min_paired)
+            pairing_with_first = pairing.paired(first, stored, min_paired)
             ids = pairing_with_first.ids
         values = comparison_reasons.values_of(
-            result.result.instances, result.result.scores[metric], ids
+            stored.result.instances, stored.result.scores[metric], ids
         )
-        sides.append(Side(model.label, result, values, metric, pairing_with_first))
+        sides.append(Side(model.label, stored, values, metric, pairing_with_first))
     return sides
 
 
@@ -501,12 +503,13 @@ def _pairing_reasons(sides: Sequence[Side], min_paired: float) -> Iterator[Reaso
             yield Reason("no_pairs", f"{sides[0].label} and {side.label}: {why}")
 
 
-def _labels() -> Iterator[str]:
-    """Yield the labels of models without end: A to Z, A2 to Z2, and so on."""
-    yield from string.ascii_uppercase
-    for number in count(2):
-        for letter in string.ascii_uppercase:
-            yield f"{letter}{number}"
+def _label(number: int) -> str:
+    """Return the label of a model by its number, from 0: A to Z, then A2 to Z2, and so on."""
+    earlier_alphabets, letter_number = divmod(number, len(string.ascii_uppercase))
+    letter = string.ascii_uppercase[letter_number]
+    if earlier_alphabets == 0:
+        return letter
+    return f"{letter}{earlier_alphabets + 1}"
 
 
 def _value_reasons(sides: Sequence[Side]) -> list[Reason]:
@@ -549,6 +552,7 @@ def _compare_two(
     if b.metric != a.metric:
         metric_of_b = b.metric
     higher = score.higher_is_better is not False  # An unknown direction (None) counts as higher.
+    has_only_0_and_1 = {*values_a, *values_b} <= {0, 1}
     comparison = Comparison(
         task=a.stored.result.task,
         metric=a.metric,
@@ -557,9 +561,13 @@ def _compare_two(
         paired=difference,
         scale=scale,
         higher_is_better=higher,
-        right_or_wrong=scale == PROPORTION and {*values_a, *values_b} <= {0, 1},
+        right_or_wrong=scale == PROPORTION and has_only_0_and_1,
         flips=_flips(a.values, b.values, keys, higher_is_better=higher),
-        failed=Failed(len(failed_a - failed_b), len(failed_b - failed_a), len(failed_a & failed_b)),
+        failed=Failed(
+            a_only=len(failed_a - failed_b),
+            b_only=len(failed_b - failed_a),
+            both=len(failed_a & failed_b),
+        ),
         bounds=_bounds(a.values, b.values, shared, scale),
         margin=margin,
         metric_of_b=metric_of_b,
@@ -605,9 +613,10 @@ def _bounds(
     if scale is None:
         return None
     low, high = scale
-    smallest = sum(b.means.get(key, low) - a.means.get(key, high) for key in keys)
-    greatest = sum(b.means.get(key, high) - a.means.get(key, low) for key in keys)
-    return smallest / len(keys), greatest / len(keys)
+    # For the lowest difference, each missing value of b counts as `low` and of a as `high`.
+    smallest_sum = sum(b.means.get(key, low) - a.means.get(key, high) for key in keys)
+    greatest_sum = sum(b.means.get(key, high) - a.means.get(key, low) for key in keys)
+    return smallest_sum / len(keys), greatest_sum / len(keys)
 
 
 def _flips(
@@ -662,12 +671,12 @@ def difference_of(
     if scale is None and a.lowest.keys() >= set(keys):
         changes = list(map(operator.sub, values_b, values_a))
         scale = _scale_of_cases(changes, [a.lowest[key] for key in keys])
-    clusters = None
-    clustered = a
+    with_clusters = a
     if not a.clusters:
-        clustered = b
-    if clustered.clusters:
-        clusters = [_cluster_of(clustered, key) for key in keys]
+        with_clusters = b
+    clusters = None
+    if with_clusters.clusters:
+        clusters = [_cluster_of(with_clusters, key) for key in keys]
     return paired.paired_difference(values_a, values_b, clusters=clusters, scale=scale)
 
 
@@ -676,17 +685,17 @@ def _scale_of_cases(
 ) -> tuple[float, float]:
     """Return the scale for the difference of two scores of the cases of a rubric.
 
-    A case's score is at least its own lowest score and at most 1. The lowest possible change of a
-    case is therefore its lowest score - 1. `intervals.lower_end` combines the lowest changes of all
-    cases into one lowest change.
+    A case's score is at least its own lowest score and at most 1. The highest possible change of a
+    case is therefore 1 - its lowest score, and the lowest possible change is the opposite number.
+    `intervals.lower_end` combines the lowest changes of all cases into one lowest change.
 
     Args:
         changes: the change (b - a) of each case.
         lowest_scores: the lowest possible score of each case.
     """
-    widths = [1 - lowest for lowest in lowest_scores]
-    lowest_changes = [-width for width in widths]
-    highest_change = statistics.fmean(widths)
+    highest_changes = [1 - lowest for lowest in lowest_scores]
+    lowest_changes = [-change for change in highest_changes]
+    highest_change = statistics.fmean(highest_changes)
     lowest_change = lower_end(changes, lowest_changes, highest_change)
     # On a scale from `low` to 1, the lowest change is `low` - 1.
     return 1 + lowest_change, 1.0
@@ -723,7 +732,7 @@ def difference_text(value: float, scale: tuple[float, float] | None, *, sign: st
 
 
 def comparison_record(comparison: Comparison) -> dict[str, Any]:
-    """Return the record of a pair that `compare --json` prints."""
+    """Return the record of a pair that `compare --json` prints; docs/compare.md lists its keys."""
     difference = comparison.paired
     return {
         "task": comparison.task,
@@ -754,6 +763,7 @@ def comparison_record(comparison: Comparison) -> dict[str, Any]:
 
 
 def _as_list(interval: tuple[float, float] | None) -> list[float] | None:
+    """Return (lower, upper) as a list, the form of a pair in JSON; None stays None."""
     if interval is None:
         return None
     return list(interval)

@@ -121,7 +121,10 @@ def _is_judge_corrected(metric: str | None) -> bool:
 
 LENIENT = ".lenient"  # the end of the name of a lenient score
 _READER_METRICS = (LENIENT, ".corrected", ".reasoned", ".with_asked")
-"""Parts of the names of metrics whose values depend on the answer reader."""
+"""Parts of the names of metrics whose values depend on the answer reader.
+
+The answer reader finds the option that an answer to a multiple-choice question states.
+"""
 ANSWER_STYLE = "answer_style"
 """The name of the reason that two results have different settings of `answer_style`."""
 NEVER_ACCEPTED = frozenset({ANSWER_STYLE, "metric", "no_pairs"})
@@ -365,7 +368,8 @@ def reasons_of(side: Side) -> Iterator[Reason]:
         )
     # Two demos may be compared. `_only_one_demo` finds the pairs of a demo and another result.
     reasons = [reason for reason in validity.short_reasons if reason != DEMO]
-    if not side.stored.result.reportable and not validity.not_reportable and not has_few_scores:
+    has_known_reason = bool(validity.not_reportable) or has_few_scores
+    if not side.stored.result.reportable and not has_known_reason:
         reasons = ["there is no main score"]  # no other reason is left
     if reasons:
         yield Reason("reportable", f"{side.label} is not reportable: {'; '.join(reasons)}")
@@ -389,6 +393,7 @@ def _different_prompts(a: Side, b: Side) -> str | None:
 
 
 def _system_prompt(side: Side) -> str | None:
+    """Return the system prompt that was sent with each question; None if there was none."""
     endpoint = side.stored.target.get("api_endpoint") or {}
     adapter = endpoint.get("adapter_config") or {}
     return adapter.get("custom_system_prompt") or None  # an empty prompt is not sent
@@ -402,8 +407,8 @@ def _different_data(provenance_a: Provenance, provenance_b: Provenance) -> str |
     if sorted(files_a.values()) == sorted(files_b.values()):
         return None
     different_files = files_a.items() ^ files_b.items()  # (name, hash) that only one result has
-    names = sorted(dict(different_files))
-    return formats.first_of(names, _MAX_NAMES)
+    names = {name for name, _ in different_files}
+    return formats.first_of(sorted(names), _MAX_NAMES)
 
 
 def _data_files(provenance: Provenance) -> dict[str, str]:

@@ -155,13 +155,15 @@ def _table_of_pairs(compared: Compared) -> Table:
         difference = _number(comparison.paired.difference, comparison)
         interval = _interval(comparison, between=" .. ")
         rows.append([comparison.pair_label, difference, interval, *_p_values(comparison)])
-    return Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, numbers=4)
+    header = ["pair", "difference", "95 % interval", "p", "p (Holm)"]
+    return Table(header, rows, numbers=4)  # the last four columns have numbers
 
 
 def _end_of(text: str) -> str:
     """Return the end of a text on one line: a prompt ends with its question, after the examples."""
-    # `one_line` may write a character as an escape of ten characters, and must cut none of them.
-    end = one_line(text[-MAX_TEXT:], len(r"\U000e0001") * MAX_TEXT)
+    # `one_line` may write a character as an escape of ten characters, such as \U000e0001. The limit
+    # is so high that no escape is cut.
+    end = one_line(text[-MAX_TEXT:], limit=len(r"\U000e0001") * MAX_TEXT)
     if len(text) > MAX_TEXT:
         return f"... {end}"
     return end
@@ -202,7 +204,7 @@ def sentences(comparison: Comparison) -> Iterator[str]:
     """Yield the sentences that report a comparison, the result first."""
     yield f"{comparison.task}, {comparison.metric_names}: {_result(comparison)}."
     yield _sentence_of_pairs(comparison)
-    few_sources = comparison.paired.few_sources
+    few_sources = comparison.paired.few_sources  # a sentence on too few sources of instances
     if few_sources is not None:
         yield f"{few_sources[0].upper()}{few_sources[1:]}."
     for model, ids in (
@@ -433,32 +435,34 @@ def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
     from eval_factory.report.page.document import PageComparison, page, shown_results
 
     compared = compare(folders)
-    stored = list(map(load_result, folders))
+    stored_results = [load_result(folder) for folder in folders]
     labels = [model.label for model in compared.models]
-    shown = shown_results(stored, labels, with_texts=with_texts, pairs=paired_ids(stored))
+    shown = shown_results(
+        stored_results, labels, with_texts=with_texts, pairs=paired_ids(stored_results)
+    )
     names = [f"{model.label}, {one_line(model.name)}" for model in compared.models]
-    tasks = ", ".join(dict.fromkeys(result.result.task for result in stored))
+    tasks = ", ".join(dict.fromkeys(stored.result.task for stored in stored_results))
     comparison = PageComparison(
         title=f"{', '.join(names[:-1])} and {names[-1]}, on {tasks}",
         # The SVG comes from this program, which has escaped all texts.
-        plots=list(map(Markup, _plots(compared, stored))),
+        plots=[Markup(plot) for plot in _plots(compared, stored_results)],  # noqa: S704
         sentences=[list(sentences(comparison)) for comparison in compared.comparisons],
         reasons=[reason.message for reason in compared.reasons],
     )
     return page(shown, comparison=comparison, with_texts=with_texts)
 
 
-def _plots(compared: Compared, stored: Sequence[StoredResult]) -> Iterator[str]:
+def _plots(compared: Compared, stored_results: Sequence[StoredResult]) -> Iterator[str]:
     """Yield the SVG plot of the scores, and then the plot of each difference between scores."""
     from eval_factory.report.drawing import svg
     from eval_factory.report.plots import dot_plot, plotted_score
 
-    metrics = [result.result.main_metric for result in stored]
+    metrics = [stored.result.main_metric for stored in stored_results]
     title = metrics[0] if len(set(metrics)) == 1 else "main metric"
     rows = []
     scale = None
-    for model, result, metric in zip(compared.models, stored, metrics, strict=True):
-        score = result.result.scores.get(metric)
+    for model, stored, metric in zip(compared.models, stored_results, metrics, strict=True):
+        score = stored.result.scores.get(metric)
         if score is not None:
             scale = score.scale  # The plot has one axis: the scale of the last result is used.
             rows.append(plotted_score(f"{model.label} {model.name}", score))

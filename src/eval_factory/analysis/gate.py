@@ -1,8 +1,8 @@
 """Runs a gate: checks the results of a candidate against the limits of a policy.
 
 A candidate is the model that a gate accepts or refuses; a baseline is the earlier model with which
-the candidate is compared. A check of a limit passes, fails, or is inconclusive because the sample
-is too small.
+the candidate is compared. A drop is the amount by which the candidate's score is worse than the
+baseline's. A check of a limit passes, fails, or is inconclusive because the sample is too small.
 """
 
 from __future__ import annotations
@@ -351,7 +351,9 @@ def _checks(
             yield _check_without_number(f"baseline (A) and candidate (B) cannot be compared: {why}")
             return
         (comparison,) = compared.comparisons  # two results make one pair
-        change = _Change.between(baseline, candidate, comparison, policy.direction, score.scale)
+        change = _Change.between(
+            baseline, candidate, comparison, direction=policy.direction, scale=score.scale
+        )
         yield from change.checks_of_drops(comparison.paired, policy)
     yield from _checks_of_groups(policy, metric, candidate, change)
 
@@ -411,8 +413,8 @@ def _check_of_min(
 ) -> Check:
     """Return the check of the lowest permitted score, by the interval of the score.
 
-    The check fails if a lower score is better. Without an interval, a score below the minimum
-    fails, and any other score is inconclusive.
+    The check fails if a lower score is better, because `min` has no meaning then. Without an
+    interval, a score below the minimum fails, and any other score is inconclusive.
 
     Args:
         score: the score.
@@ -424,7 +426,11 @@ def _check_of_min(
     high = score.stats.ci_high
     value = formats.short(score.value)
     outcome = Verdict.INCONCLUSIVE
-    if direction == "lower_is_better" or (direction is None and score.higher_is_better is False):
+    if direction is None:
+        lower_is_better = score.higher_is_better is False  # None: the direction is unknown
+    else:
+        lower_is_better = direction == "lower_is_better"
+    if lower_is_better:
         outcome = Verdict.FAIL
         message = (
             "a lower score is better here, so min has no meaning; "
@@ -444,7 +450,7 @@ def _check_of_min(
             words = "is below"
         between = f"(95 % interval {formats.short(low)} to {formats.short(high)})"
         message = f"{value} {between} {words} {minimum:g}"
-    can_fail = score.scale is None or minimum > score.scale[0]
+    lowest_possible = -math.inf if score.scale is None else score.scale[0]
     return Check(
         "min",
         outcome,
@@ -454,7 +460,7 @@ def _check_of_min(
         observed=score.value,
         ci_low=low,
         ci_high=high,
-        can_fail=can_fail,
+        can_fail=minimum > lowest_possible,
     )
 
 
@@ -475,6 +481,7 @@ class _Change:
         baseline: StoredResult,
         candidate: StoredResult,
         comparison: Comparison,
+        *,
         direction: Direction | None,
         scale: tuple[float, float] | None,
     ) -> _Change:
@@ -518,6 +525,7 @@ class _Change:
             return
         baseline = formats.short(difference.value_a)
         guard = limits.relative_guard_below
+        # With a guard, the limit only applies to baselines whose score is below the guard.
         if guard is not None and difference.value_a >= guard:
             message = (
                 f"this limit does not apply: the baseline's score {baseline} "
@@ -656,25 +664,30 @@ def _limits_by_value(
 def _coverage_of_group(stored: StoredResult, score: Score, group: tuple[str, str]) -> float:
     """Return the share of a group's answers, or of their judgements, that the score counts.
 
-    Return 0 if there should be no answer or judgement.
+    In a judged result, judgements are counted; in any other result, answers. Return 0 if there
+    should be no answer or judgement.
+
+    Args:
+        stored: the result.
+        score: the score of the group.
+        group: the field of the group and its value.
     """
-    field, value = group
-    judges = len(stored.result.validity.judges)
-    is_judged = stored.result.validity.judgements is not None and judges > 0
+    judge_count = len(stored.result.validity.judges)
+    is_judged = stored.result.validity.judgements is not None and judge_count > 0
     due = 0  # the number of answers or judgements that there should be
     counted = 0
-    for record in stored.result.instances:
-        if record.group(field) != value or not score.is_over(record):
+    for record in _records_in(stored, group):
+        if not score.is_over(record):
             continue
         if not is_judged:
             due += 1
             if record.error is None and not record.unjudged:
                 counted += 1
-        elif record.criteria:
-            due += judges * len(record.criteria)
+        elif record.criteria:  # in a rubric, each judge decides about each criterion
+            due += judge_count * len(record.criteria)
             counted += sum(map(_decisions, record.criteria))
         elif record.judges or not _is_empty(record):  # no judge is asked about an empty answer
-            due += judges
+            due += judge_count
             counted += len(record.judges)
     if not due:
         return 0.0
@@ -687,7 +700,7 @@ def _decisions(criterion: Mapping[str, Any]) -> int:
 
 
 def _is_empty(record: InstanceRecord) -> bool:
-    """Return True if there is an answer, and it has no text."""
+    """Return True if there is an answer, and the answer has no text."""
     return record.completion is not None and not record.completion.strip()
 
 

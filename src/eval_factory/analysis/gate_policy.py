@@ -261,7 +261,8 @@ def _model_at(key_path: Sequence[str | int]) -> type[StrictModel]:
         return PolicyFile
     if key_path[0] == "defaults":
         return Defaults
-    # The path of a group is (benchmarks, task, groups, field, value).
+    # The path of a group's key is (benchmarks, task, groups, field, value, key). The slice leaves
+    # out the task, whose name may be "groups", and the key itself.
     if "groups" in key_path[2:-1]:
         return Limits
     return BenchmarkLimits

@@ -1,9 +1,10 @@
 """Formats the outcome of a gate as text, Markdown, JSON, JUnit and in-toto statements for signing.
 
-The predicate of a statement is `eval-result`, as proposed in in-toto/attestation, pull request 575
-(November 2026). The proposal asks for a digest of the model, but a model behind an endpoint has no
-digest. The statement therefore has a commitment: a hash of a secret salt and the model's name. Only
-a person with the salt can verify the name.
+An in-toto statement is a JSON document with a subject (files with their hashes) and a predicate:
+what the signer claims about the subject. The predicate here is `eval-result`, as proposed in
+in-toto/attestation, pull request 575 (November 2026). The proposal asks for a digest of the model,
+but a model behind an endpoint has no digest. The statement therefore has a commitment: a hash of a
+secret salt and the model's name. Only a person with the salt can verify the name.
 """
 
 from __future__ import annotations
@@ -328,6 +329,7 @@ def _claims(metric: str, checks: Sequence[Check]) -> Iterator[dict[str, Any]]:
         yield {
             "metric": kind.claim.format(score=score),
             "comparator": kind.comparator,
+            # a text without an exponent: "0.00001", not "1e-05"
             "threshold": format(Decimal(repr(check.allowed)), "f"),
             "passed": check.outcome == Verdict.PASS,
         }

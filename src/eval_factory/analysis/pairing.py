@@ -149,10 +149,12 @@ def _is_table(stored: StoredResult) -> bool:
 
 
 def _id_keys(questions: Sequence[Question]) -> list[tuple[str, str]]:
+    """Return (key, id) of each question, for `_by_key`: the key is the id itself."""
     return [(question.id, question.id) for question in questions]
 
 
 def _prompt_keys(questions: Sequence[Question]) -> list[tuple[str, str]]:
+    """Return (key, id) of each question, for `_by_key`: the key is a hash of the prompt."""
     return [(_digest(question.prompt), question.id) for question in questions]
 
 
@@ -200,6 +202,7 @@ def _by_question(
     elif second_keys:
         yield from _contained(second, first)
     elif first_keys:
+        # Here the questions are those of the first result, so each pair is turned round.
         for first_id, second_id in _contained(first, second):
             yield second_id, first_id
 
@@ -221,7 +224,8 @@ def _contained(
 ) -> Iterator[tuple[str, str]]:
     """Yield (id of a question, id of the only prompt that contains the question).
 
-    If several questions are contained in one and the same prompt only, none of them is paired.
+    A question that several prompts contain is not paired. If a prompt is the only match of several
+    questions, none of them is paired.
     """
     by_options: dict[tuple[str, ...], list[Question]] = {}
     for prompt in prompts:
@@ -232,9 +236,9 @@ def _contained(
             ids = list(_prompts_with(question.text, question.options, by_options))
             matches[question.id] = ids
     only_match = {question_id: ids[0] for question_id, ids in matches.items() if len(ids) == 1}
-    times_matched = Counter(only_match.values())
+    question_count = Counter(only_match.values())  # id of a prompt -> number of its questions
     for question_id, prompt_id in only_match.items():
-        if times_matched[prompt_id] == 1:
+        if question_count[prompt_id] == 1:
             yield question_id, prompt_id
 
 

@@ -91,7 +91,8 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
     if purpose == "methods":
         several = _SeveralRuns(results, papers.Citations(), describe=papers.run_beside_table)
         return papers.methods_of(several)
-    # The only purpose that is left is a TRIPOD-LLM checklist about several runs.
+    # The only purpose that is left is a TRIPOD-LLM checklist about several runs. It writes a
+    # citation as "(ref. 3)".
     cite = papers.Citations(form="(ref. {})")
     several = _SeveralRuns(results, cite, describe=papers.run_in_full, in_table=False)
     return papers.tripod_of(several, several.named(show=code))
@@ -157,13 +158,14 @@ def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCe
         if suite.results_yaml.exists():
             yield from _cells_of_table(suite, runs)
             return
-    stored = list(map(load_result, runs))
-    names = [(result.result.provenance.target, result.result.task) for result in stored]
-    for run, result, (target, task) in zip(runs, stored, names, strict=True):
-        name = target
-        if names.count((target, task)) > 1:
-            name = f"{target} ({run})"
-        yield FinishedCell(one_line(name), one_line(task), RunStatus(result.result.status), run)
+    results = [load_result(run).result for run in runs]
+    names = [(result.provenance.target, result.task) for result in results]
+    for run, result in zip(runs, results, strict=True):
+        model = result.provenance.target
+        name = model
+        if names.count((model, result.task)) > 1:
+            name = f"{model} ({run})"
+        yield FinishedCell(one_line(name), one_line(result.task), RunStatus(result.status), run)
 
 
 def _cells_of_table(suite: SuiteDir, runs: Sequence[Path]) -> Iterator[FinishedCell]:

@@ -1,5 +1,8 @@
 """Writes a suite's results as YAML documents, CSV, Markdown and an HTML page.
 
+A cell is the run of one evaluation for one target (a model). The floor of a score is the best score
+without a model, for example by always answering A.
+
 If the program is killed, each file has its old or its new contents, and is never half written.
 """
 
@@ -232,7 +235,7 @@ def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
         root: the folder to which the cells' folders are relative.
     """
     rows = []
-    group_of = {}  # name of a score's field -> the metric group of the score
+    group_of_field = {}  # name of a score's field -> the metric group of the score
     for cell in results.cells:
         fields = {name: getattr(cell, name) for name in _CELL_FIELDS}
         fields["folder"] = folder_of(cell, root)
@@ -240,12 +243,16 @@ def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
         fields["verdict"] = _verdict(cell)
         rows.append(fields)
         for score in cell.group_scores:
-            group_of[_field_of(score)] = score.group
-    # Add a field for each score to every row, in HELM's order of groups.
-    groups = list(GROUPS)
-    for name in sorted(group_of, key=lambda name: groups.index(group_of[name])):
+            group_of_field[_field_of(score)] = score.group
+    groups_in_order = list(GROUPS)  # HELM's order
+
+    def position(field: str) -> int:
+        return groups_in_order.index(group_of_field[field])
+
+    # Every row gets a field for each score, even if only other runs have the score.
+    for score_field in sorted(group_of_field, key=position):
         for fields, cell in zip(rows, results.cells, strict=True):
-            fields[name] = _group_value(cell, name)
+            fields[score_field] = _group_value(cell, score_field)
     return rows
 
 
@@ -321,7 +328,7 @@ def _comparisons(results: SuiteResults) -> list[str]:
     refusals = list(_listed("Not compared:", refused))
     compared = messages.pair_table(results.benchmarks)
     if not compared.rows:
-        return refusals[1:]  # without the first line, which is blank
+        return refusals[1:]  # without the blank line that separates them from a table
     return [*in_markdown(compared), "", messages.PAIRS, *refusals]
 
 
@@ -337,6 +344,7 @@ def _scores(results: SuiteResults) -> Iterator[str]:
     floors = [messages.floors(results, name) for name in names]
     if any(floors):
         rows.append([messages.FLOOR, *map(Lines, floors)])
+    # `numbers`: all columns but the first are columns with numbers
     yield from in_markdown(Table(["model", *headers], rows, numbers=len(headers)))
     yield from ("", "Each value with its 95 % interval and its number of instances (n).")
     not_reportable = [
@@ -466,17 +474,18 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         "runs": _runs_of_page(results, root),
         "asked_again": messages.asked_again_table(results),
     }
-    top = set()  # (model, benchmark) for each model whose best possible rank is 1
+    top_ranked = set()  # (model, benchmark) for each model whose best possible rank is 1
     for benchmark in results.benchmarks:
         for rank in benchmark.ranks:
             if rank.best == 1:
-                top.add((rank.model.label, benchmark.evaluation))
+                top_ranked.add((rank.model.label, benchmark.evaluation))
+    # The keyword arguments are the variables of the template.
     return tables_page(
         "suite.html.j2",
         results=results,
         messages=messages,
         link=lambda cell: link(cell, root),
-        top=top,
+        top=top_ranked,
         win_rates=results.has_win_rates,
         no_win_rates=NO_WIN_RATES,
         tables={name: _in_html(table) for name, table in tables.items()},
@@ -502,7 +511,11 @@ def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
 
 
 def _comparison_of_page(benchmark: ComparedBenchmark) -> dict[str, Any]:
-    """Return the values that the page's template needs for the comparisons on a benchmark."""
+    """Return the variables of the page's template for the comparisons on a benchmark.
+
+    `compared` is the number of compared pairs, and `shown` the number of pairs with a significant
+    difference.
+    """
     table = messages.pair_table([benchmark], without="benchmark")
     return {
         "benchmark": benchmark,

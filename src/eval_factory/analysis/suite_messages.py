@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from eval_factory.analysis.comparison import Comparison, difference_text
 from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
@@ -106,7 +107,9 @@ def marks(cell: CellResult) -> Iterator[Mark]:
         yield Mark(f"by {cell.upstream}", "note")
 
 
-FLOOR = "best score without a model"  # the name of the row with the floors
+FLOOR = "best score without a model"
+"""The name of the row with the floors: the best scores without a model, as by always answering A.
+"""
 
 
 def floors(results: SuiteResults, evaluation: str) -> list[str]:
@@ -135,7 +138,15 @@ _DOUBTFUL = Verdict.CHANCE
 """The verdict with the colour and the mark of a suite that is incomplete or has no scores."""
 
 
-def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
+class SuiteVerdict(NamedTuple):
+    """The content of the first card of a suite's page."""
+
+    colour: str  # a class of page.css
+    mark: str  # a symbol
+    lines: list[str]  # a line for each kind of doubt
+
+
+def verdict_of_suite(results: SuiteResults) -> SuiteVerdict:
     """Return the colour and the mark of the page's first card, and a line for each kind of doubt.
 
     Colour and mark show the worst verdict on a score. Demos count only if there are no other
@@ -160,7 +171,7 @@ def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
         worst = Verdict.DEMO
     if results.status != RunStatus.COMPLETE and worst.value.colour == "good":
         worst = _DOUBTFUL
-    return worst.value.colour, worst.value.mark, lines
+    return SuiteVerdict(worst.value.colour, worst.value.mark, lines)
 
 
 def metrics_of(results: SuiteResults, evaluation: str) -> str:
@@ -243,7 +254,7 @@ def pair_table(benchmarks: Iterable[ComparedBenchmark], *, without: str = "") ->
         column = header.index(without)
         for row in (header, *rows):
             del row[column]
-    return Table(header, rows, numbers=4)
+    return Table(header, rows, numbers=4)  # the last four columns have numbers
 
 
 def refused_pairs(benchmark: ComparedBenchmark) -> list[tuple[str, list[str]]]:
@@ -405,8 +416,9 @@ def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:
         same_each_time = record.repeats.same_each_time
     worst_words = NOTHING
     lost_by_words = None
-    if families := by_harm(record.in_other_words):
-        name, family = families[0]  # the family of rewordings that costs most
+    families = by_harm(record.in_other_words)  # families of rewordings, the most harmful first
+    if families:
+        name, family = families[0]
         worst_words = f"{name} {formats.score(family.change.difference, sign='+')}"
         lost_by_words = family.change.right_to_wrong
     lost_by_doubts = None

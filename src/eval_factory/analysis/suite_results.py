@@ -1,13 +1,15 @@
 """Computes the results of a suite from its finished runs.
 
-The results are the scores, comparisons, ranks and win rates, and the runs without a score.
+The results are the scores, comparisons, ranks and win rates, and the runs without a score. A cell
+is the run of one evaluation for one target. A column is a benchmark's score for each model, as in
+the tables of HELM's leaderboards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
@@ -298,7 +300,8 @@ def _cell_of_result(
     side = None
     times: list[float] = []
     if main is not None:
-        # Reading the records is slow, so the same pass also fills `times`.
+        # Reading the records is slow, so they are read once: `_timed` fills `times` while
+        # `values_of` reads every record.
         values = values_of(_timed(result.instances, main, times), main)
         side = Side(cell_without_result.target, stored, values, result.main_metric)
         cell = _with_score(cell, result, main)
@@ -417,11 +420,8 @@ def _columns(
     """
     columns = []
     left_out = []
-    pairs = list(chain.from_iterable(benchmark.pairs for benchmark in benchmarks))
-    # Win rates use all benchmarks, so these p values are corrected for the pairs of all benchmarks.
-    all_corrected_pairs = iter(with_corrected_p_values(pairs))
-    for benchmark in benchmarks:
-        corrected_pairs = list(islice(all_corrected_pairs, len(benchmark.pairs)))
+    corrected_pairs_of_each = _pairs_corrected_for_all(benchmarks)
+    for benchmark, corrected_pairs in zip(benchmarks, corrected_pairs_of_each, strict=True):
         entering = {}  # the cells whose values count, by target
         for cell in results:
             if cell.evaluation != benchmark.evaluation or cell.value is None:
@@ -446,6 +446,23 @@ def _columns(
         else:
             complete.append(column)
     return complete, left_out
+
+
+def _pairs_corrected_for_all(benchmarks: Sequence[ComparedBenchmark]) -> list[tuple[Pair, ...]]:
+    """Return the pairs of each benchmark, with p values for win rates.
+
+    Win rates use all benchmarks, so these p values are corrected for the number of pairs of all
+    benchmarks. Ranks on a single benchmark use p values that are corrected for its own pairs only.
+    """
+    all_pairs = list(chain.from_iterable(benchmark.pairs for benchmark in benchmarks))
+    all_corrected_pairs = with_corrected_p_values(all_pairs)  # in the same order
+    corrected_pairs_of_each = []
+    start = 0
+    for benchmark in benchmarks:
+        end = start + len(benchmark.pairs)
+        corrected_pairs_of_each.append(all_corrected_pairs[start:end])
+        start = end
+    return corrected_pairs_of_each
 
 
 def _column(

@@ -40,7 +40,8 @@ class Leaderboard(StrictModel):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     description: str
-    # the names of two files of HELM
+    # the names of two files of HELM: "run_entries_medhelm_private_{organization}.conf" and
+    # "schema_medhelm.yaml"
     conf: Annotated[str, Field(pattern=r"^run_entries[a-z0-9_{}]*\.conf$")]
     schema_file: Annotated[str, Field(alias="schema", pattern=r"^schema_[a-z0-9_]+\.yaml$")]
     num_train_trials: Positive
@@ -89,8 +90,9 @@ class Catalogue(StrictModel):
     several: dict[str, dict[str, tuple[int, ...]]]
     """Values of entry arguments that HELM expands to several runs.
 
-    The key of the outer dict is the name of an argument. The inner dict maps such a value of the
-    argument to the values of the runs: one run for each of these values.
+    Maps the name of an argument to such values, and each of these values to the values of the runs.
+    For example, HELM makes three runs of an entry with `max_train_instances=melt`, with 0, 1 and 5:
+    `{"max_train_instances": {"melt": (0, 1, 5)}}`.
     """
     leaderboards: tuple[Leaderboard, ...]
 
@@ -115,13 +117,11 @@ def find(name: str) -> Leaderboard:
         return by_name[wanted]
     for leaderboard in by_name.values():
         prefix = f"{leaderboard.name}_"
+        if not leaderboard.needs_organization or not wanted.startswith(prefix):
+            continue
         organization = wanted.removeprefix(prefix)
-        if (
-            leaderboard.needs_organization
-            and wanted.startswith(prefix)
-            # The organization becomes a part of a file name.
-            and organization.replace("_", "").isalnum()
-        ):
+        # The organization becomes a part of a file name, so it may only have letters, digits and _.
+        if organization.replace("_", "").isalnum():
             conf = leaderboard.conf.replace(_ORGANIZATION, organization)
             return leaderboard.model_copy(update={"name": wanted, "conf": conf})
     hint = did_you_mean(wanted, list(by_name))
@@ -206,7 +206,7 @@ def conf_of(
     return reply.text, address
 
 
-MAX_CONF_SIZE = 4 << 20  # in bytes
+MAX_CONF_SIZE = 4 * 1024 * 1024  # in bytes
 
 
 def _read(path: Path) -> str:
@@ -342,9 +342,7 @@ def _entry(record: Mapping[str, Any]) -> Entry:
     if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
         raise ValueError("the priority is not a number")
     groups = record.get("groups")
-    if groups is not None and not (
-        isinstance(groups, list) and all(isinstance(group, str) for group in groups)
-    ):
+    if groups is not None and not _is_list_of_texts(groups):
         raise ValueError("the groups are not a list of names")
     unknown = sorted(set(record) - {"description", "priority", "groups"})
     if unknown:
@@ -355,6 +353,11 @@ def _entry(record: Mapping[str, Any]) -> Entry:
         priority=priority,
         groups=None if groups is None else tuple(groups),
     )
+
+
+def _is_list_of_texts(value: object) -> bool:
+    """Return True if the value is a list, and each of its items is a text."""
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[Entry]:
@@ -376,12 +379,12 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
         earlier = entry_of_key.get(key)
         entry_of_key[key] = plain
         if earlier is not None:
-            entry_of_key[key] = _one_of(earlier, plain, reasoning=reasoning)
+            entry_of_key[key] = _preferred_copy(earlier, plain, reasoning=reasoning)
     return list(entry_of_key.values())
 
 
-def _one_of(earlier: Entry, later: Entry, *, reasoning: bool) -> Entry:
-    """Return one of two copies of an entry, with the smaller priority number of the two copies.
+def _preferred_copy(earlier: Entry, later: Entry, *, reasoning: bool) -> Entry:
+    """Return the preferred of two copies of an entry, with the smaller of their priority numbers.
 
     If `reasoning` is True, a copy that sets the limit of output tokens is preferred; if False, a
     copy that does not set it. If both copies or neither are preferred, the earlier is returned.
