@@ -288,13 +288,7 @@ def _with_runs(
         )
     entries_by_name, unknown = _evaluations_of(runnable, evaluation)
     not_run += unknown
-    missing_paths: Counter[str] = Counter()
-    for entry in chosen:
-        path = entry.argument(DATA_PATH)
-        if path and not Path(path).exists():
-            missing_paths[path] += 1
-    for path, count in missing_paths.items():
-        screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
+    _show_missing_paths(chosen, screen)
     suite = _suite(board, entries_by_name, evaluation, env) if entries_by_name else None
     cells = _cells_of(suite, env, screen, dry_run=dry_run)
     # An evaluation that is not ready for one model is run for no model.
@@ -307,10 +301,7 @@ def _with_runs(
         reason = "; ".join((*checked.problems, *checked.missing))
         for entry in entries_by_name.pop(name):
             not_run.append(NotRun(entry, reason, code))
-    for skipped in not_run:
-        if skipped.exit_code:  # the entries with 0 were counted above
-            reason = one_line(skipped.reason)
-            screen.write(f"warning: cannot run {skipped.entry.row_name}: {reason}\n")
+    _show_failures(not_run, screen)
     if unready:  # their entries were removed above, so the suite is built again without them
         suite = _suite(board, entries_by_name, evaluation, env)
     return replace(
@@ -320,6 +311,25 @@ def _with_runs(
         not_run=tuple(not_run),
         cells=tuple(checked for checked in cells if checked.cell.evaluation in entries_by_name),
     )
+
+
+def _show_failures(not_run: Iterable[NotRun], screen: TextIO) -> None:
+    """Write a warning to `screen` for each entry that an error prevents from being run."""
+    for skipped in not_run:
+        if skipped.exit_code:  # 0: the entry is left out on purpose
+            reason = one_line(skipped.reason)
+            screen.write(f"warning: cannot run {skipped.entry.row_name}: {reason}\n")
+
+
+def _show_missing_paths(entries: Iterable[Entry], screen: TextIO) -> None:
+    """Write a warning to `screen` for each `data_path` that does not exist."""
+    missing_paths: Counter[str] = Counter()
+    for entry in entries:
+        path = entry.argument(DATA_PATH)
+        if path and not Path(path).exists():
+            missing_paths[path] += 1
+    for path, count in missing_paths.items():
+        screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
 
 
 def _evaluations_of(
