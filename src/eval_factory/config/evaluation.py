@@ -56,11 +56,11 @@ def find_benchmark(
     folders = [Path.cwd()]
     if config_folder is not None:
         folders.append(Path(os.path.abspath(config_folder)))
-    paths = list(
-        dict.fromkeys(
-            Path(os.path.abspath(folder / os.path.expanduser(written_path))) for folder in folders
-        )
-    )
+    paths: list[Path] = []
+    for folder in folders:
+        path = Path(os.path.abspath(folder / os.path.expanduser(written_path)))
+        if path not in paths:
+            paths.append(path)
     existing = [path for path in paths if path.exists()]  # at most two paths
     if not existing:
         problems.append(f"{key_path}: there is no file {' or '.join(map(str, paths))}")
@@ -295,7 +295,7 @@ def _explained(path: str, detail: Any, sources: ValueSources, request: Request) 
         if path in FLAG_OF_KEY:
             return f"{path}: is missing; write it in the run config or give {FLAG_OF_KEY[path]}"
         return f"{path}: is missing"
-    # A section has no source of its own: take the source of the section's first value.
+    # Only values have a source. For a section, take the source of its first value.
     source = None
     for value_path, value_source in sources.items():
         if value_path == path or value_path.startswith(f"{path}."):

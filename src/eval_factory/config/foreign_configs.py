@@ -13,6 +13,7 @@ https://docs.nvidia.com/nemo/evaluator/latest/libraries/nemo-evaluator-launcher/
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,7 +75,8 @@ _KEYS_READ: Mapping[str, tuple[str, ...]] = {  # the path of a section -> the ke
 _MAX_FINDING = 2000  # the maximum length of a finding, in characters
 _MISSING = "???"  # Hydra's mark of a value that the user has to set
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")  # `${NAME}`
-_REFERENCE = re.compile(r"\$\{([^${}]*)\}")  # a reference of Hydra
+# A reference of Hydra, without another reference inside: `${deployment.port}`, `${oc.env:NAME}`.
+_REFERENCE = re.compile(r"\$\{([^${}]*)\}")
 # The content of a reference to an environment variable: `oc.env:NAME` or `oc.env:NAME,default`.
 _VARIABLE_REFERENCE = re.compile(r"oc\.env:\s*(?P<name>[A-Za-z_]\w*)\s*(?:,(?P<default>.*))?\Z")
 # A value of `env_vars` that names the user's variable: `host:NAME`, `$NAME` or NAME, for example.
@@ -206,7 +208,9 @@ class _FileImport:
         if task is None:
             # The last finding states why there is no task.
             raise ConfigError(f"{self.path}: {self.findings[-1]}")
-        return {**_RunDocument(self, task).document([("", self.document)]), **executor_keys}
+        only_layer = ("", self.document)
+        run = _RunDocument(self, task).document([only_layer])
+        return {**run, **executor_keys}
 
     def from_other_form(self, form: str) -> _Tree:
         """Convert a run config of lm-evaluation-harness, inspect_ai or `nel eval run`."""
@@ -312,9 +316,11 @@ class _FileImport:
                 user's variable (`_user_variables`).
         """
         for path, user_variable in user_variables.items():
-            name = path.rpartition(".")[2]
+            name = _last_name(path)
             if name not in self.api_key_variables:
-                value = "..." if user_variable in (None, name) else f'"${user_variable}"'
+                value = "..."  # The user knows the value.
+                if user_variable not in (None, name):
+                    value = f'"${user_variable}"'
                 self.note(path, f"{_MESSAGES['variable']} (export {name}={value})")
 
     def task(self, name: Any, path: str) -> Task | None:
@@ -353,12 +359,14 @@ class _FileImport:
             text: the text.
         """
         if text == _MISSING:
-            variable = re.sub(r"\W", "_", path.rpartition(".")[2]).upper()
+            # The variable for `target.api_endpoint.model_id` is MODEL_ID.
+            variable = re.sub(r"\W", "_", _last_name(path)).upper()
             if variable == "URL":
                 variable = f"MODEL_{variable}"  # URL alone would not show whose URL it is.
             self.note(path, _MESSAGES["not given"].format(name=variable))
             return f"${{{variable}}}"
-        # Parts with an even index are plain texts, parts with an odd index the content of a `${}`.
+        # Parts with an even index are plain texts, parts with an odd index the content of a `${}`:
+        # `http://${host}/v1` has the parts `http://`, `host` and `/v1`.
         parts = _REFERENCE.split(text)
         values = []
         for index, part in enumerate(parts):
@@ -372,7 +380,7 @@ class _FileImport:
             )
             return None
         # If the text is one single reference, the value keeps its type.
-        if parts[0] == parts[-1] == "" and len(parts) == 3:
+        if len(parts) == 3 and parts[0] == "" and parts[2] == "":
             return values[1]
         return "".join(map(str, values))
 
@@ -404,7 +412,8 @@ class _FileImport:
         """Return the type of the execution and the type of the deployment.
 
         A section states its type itself, or the list `defaults` names the file of the section. The
-        first part of the file's path, such as `slurm` in `slurm/default`, is then the type.
+        first part of the file's path, such as `slurm` in `slurm/default`, is then the type. If
+        neither states a type, the execution is local, and a deployment without an image is `none`.
 
         Args:
             defaults: the list `defaults`, which names the files from which Hydra makes the config.
@@ -671,19 +680,19 @@ class _RunDocument:
             adapter: the endpoint's `adapter_config`, which is changed.
             prefix: the path of the layer in the file, with a final dot; empty for the top.
         """
-        for number, name, interceptor in interceptors_in(adapter.pop("interceptors", [])):
-            path = f"{INTERCEPTORS}[{number}]"
-            known_interceptor = TABLE["interceptors"].get(name)
+        for interceptor in interceptors_in(adapter.pop("interceptors", [])):
+            path = f"{INTERCEPTORS}[{interceptor.number}]"
+            known_interceptor = TABLE["interceptors"].get(interceptor.name)
             if known_interceptor is None:
-                if name in TABLE["harmless"]:
+                if interceptor.name in TABLE["harmless"]:
                     why = _ADVICE["caching"]  # This advice fits all interceptors without an effect.
                 else:
                     why = "there is no such interceptor; leave it out"
-                self.file_import.note(f"{prefix}{path}", f"{name}: {why}")
+                self.file_import.note(f"{prefix}{path}", f"{interceptor.name}: {why}")
                 continue
-            our_keys = known_interceptor["keys"]
+            our_keys = known_interceptor["keys"]  # a key of the interceptor -> our key
             config = self.file_import.known_values(
-                f"{path}.config", interceptor.get("config"), our_keys, prefix
+                f"{path}.config", interceptor.section.get("config"), our_keys, prefix
             )
             adapter |= known_interceptor.get("sets", {})
             adapter |= {our_keys[key]: value for key, value in config.items()}
@@ -715,6 +724,11 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value
 
 
+def _last_name(path: str) -> str:
+    """Return the last name of a dotted path: `NAME` of `evaluation.env_vars.NAME`."""
+    return path.rpartition(".")[2]
+
+
 def _without_empty(tree: _Tree) -> _Tree:
     """Return the tree without entries at its top level that are an empty mapping or list."""
     return {name: value for name, value in tree.items() if value not in ({}, [])}
@@ -740,14 +754,16 @@ def _user_variables(path: str, section: Mapping[str, Any]) -> dict[str, str | No
 
 def _by_name(user_variables: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return the result of `_user_variables` with the names of variables in place of paths."""
-    return {path.rpartition(".")[2]: variable for path, variable in user_variables.items()}
+    return {_last_name(path): variable for path, variable in user_variables.items()}
 
 
 def _option_value(value: Any) -> str:
     """Return the value of an option of sbatch as a text, such as `4:00:00`."""
     # YAML reads 4:00:00 as 14400 seconds. A number below 3600 is no such time.
     if isinstance(value, int) and value >= 3600:
-        return f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
+        minutes, seconds = divmod(value, 60)
+        hours, minutes_of_hour = divmod(minutes, 60)
+        return f"{hours}:{minutes_of_hour:02}:{seconds:02}"
     return str(value).removeprefix("gpu:")  # `gres: gpu:8` stands for eight GPUs.
 
 
@@ -785,9 +801,9 @@ def _suite_document(
         if all(key in params and params[key] == value for params in params_by_run):
             shared[key] = value
     endpoints = [run["target"]["api_endpoint"] for run in runs]
-    distinct_endpoints = []
-    for number, endpoint in enumerate(endpoints):
-        if endpoint not in endpoints[:number]:
+    distinct_endpoints: list[_Tree] = []
+    for endpoint in endpoints:
+        if endpoint not in distinct_endpoints:
             distinct_endpoints.append(endpoint)
     target_names = _distinct(["model"] * len(distinct_endpoints))
     targets = dict(zip(target_names, distinct_endpoints, strict=True))
@@ -822,7 +838,11 @@ def _suite_document(
 def _distinct(names: Sequence[str]) -> list[str]:
     """Return the names, with a number added to each repeated name: `medec`, `medec-2`."""
     distinct_names = []
-    for number, name in enumerate(names):
-        count = names[: number + 1].count(name)
-        distinct_names.append(name if count == 1 else f"{name}-{count}")
+    counts: Counter[str] = Counter()  # a name -> the number of its occurrences so far
+    for name in names:
+        counts[name] += 1
+        if counts[name] == 1:
+            distinct_names.append(name)
+        else:
+            distinct_names.append(f"{name}-{counts[name]}")
     return distinct_names

@@ -40,15 +40,17 @@ _OPENAI = "openai"  # the name of OpenAI among inspect's providers
 # How much of a name or a type in the file a message shows, in characters.
 _MAX_SHOWN_NAME = 120
 _MAX_SHOWN_TYPE = 40
-# The name of a benchmark of NEL that is a task of NVIDIA's container eval-factory/helm.
+# The name of a benchmark of NEL that is a task of NVIDIA's container eval-factory/helm:
+# `container://nvcr.io/nvidia/eval-factory/helm:26.03#helm.pubmed_qa`, of which the group is
+# `pubmed_qa`.
 _CONTAINER_TASK = re.compile(r"container://\S*/eval-factory/helm:[^#\s]*#(?:helm\.)?(\w+)\Z")
-# The name of a benchmark of NEL with a version, such as `scheme://benchmark@1.0`.
+# The name of a benchmark of NEL with a version, such as `lm-eval://mmlu@1.0`.
 _VERSIONED = re.compile(r"(?:harbor|gym|skills|lm-eval|vlmevalkit)://[\w./-]+@[\d.]+\Z")
 _VARIABLE = re.compile(r"\$\{?(\w+)\}?\Z")  # a reference to a variable: $NAME or ${NAME}
 
 
 def without_versions(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the document with null in place of each name such as `scheme://benchmark@1.0`.
+    """Return the document with null in place of each name such as `lm-eval://mmlu@1.0`.
 
     A search for API keys would take the part before the `@` for a user name or a password.
     """
@@ -67,6 +69,7 @@ def form_of(document: Mapping[str, Any]) -> str | None:
     """Return `LM_EVAL`, `INSPECT` or `NEL`, the program whose form a run config has; else None."""
     if "services" in document and "benchmarks" in document:
         return NEL
+    # These sections belong to the two forms that `foreign_configs` converts.
     sections = {"config", "target", "evaluation", "execution", "deployment"} & set(document)
     if sections:
         return None
@@ -152,10 +155,11 @@ class _Conversion:
             our_path = keys.get(path)
             if value is None or value in ({}, [], ""):
                 continue
+            is_known_section = any(key.startswith(f"{path}.") for key in keys)
             if our_path is not None:
                 self._put(our_path, value, f"{file_prefix}{name}")
-            elif isinstance(value, Mapping) and any(key.startswith(f"{path}.") for key in keys):
-                self.take(value, f"{path}.", f"{file_prefix}{name}.")
+            elif isinstance(value, Mapping) and is_known_section:
+                self.take(value, prefix=f"{path}.", file_prefix=f"{file_prefix}{name}.")
             else:
                 self.note(f"{file_prefix}{name}", self.advice(path))
 
@@ -184,7 +188,7 @@ class _Conversion:
         """
         advice = self.table["advice"]
         parts = path.split(".")
-        for count in range(len(parts), 0, -1):
+        for count in range(len(parts), 0, -1):  # `a.b.c`, then `a.b`, then `a`
             key_or_section = ".".join(parts[:count])
             if key_or_section in advice:
                 return str(advice[key_or_section])
@@ -215,7 +219,8 @@ class _Conversion:
         shown_name = repr(one_line(name, _MAX_SHOWN_NAME))
         if looks_like_key(name):
             shown_name = REDACTED
-        short_name = re.split(r"[/@:#]", name)[-1]
+        # `pubmedqa` of `inspect_evals/pubmedqa`, and of `harbor://pubmedqa@1.0`
+        short_name = re.split(r"[/:#]", name.partition("@")[0])[-1]
         near = self.table["tasks"].get(short_name)
         hint = "; 'eval-factory ls' lists the tasks"
         if near is not None:
@@ -253,7 +258,10 @@ def _lm_eval_runs(document: Mapping[str, Any], conversion: _Conversion) -> Itera
     if isinstance(tasks, str):
         tasks = tasks.split(",")
     for number, entry in enumerate(tasks if isinstance(tasks, list) else []):
-        name = entry.get("task", entry) if isinstance(entry, Mapping) else str(entry).strip()
+        # An entry is the name of a task, or a section with the name under `task`.
+        name = str(entry).strip()
+        if isinstance(entry, Mapping):
+            name = entry.get("task", entry)
         yield ConvertedRun(conversion.task(name, f"tasks[{number}]"), conversion.values)
 
 
@@ -268,6 +276,7 @@ def _arguments_in(text: str) -> _Tree:
 
 
 def _number_or_text(text: str) -> Any:
+    """Return a text as a whole number or as a number, if it is one."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -283,7 +292,8 @@ def _inspect_runs(document: Mapping[str, Any], conversion: _Conversion) -> Itera
     model = settings.pop("model", None)
     # The task and the model are names, or sections that hold the name under the same key.
     if isinstance(task, Mapping):
-        conversion.take({name: task[name] for name in task if name != "task"}, "task.", "task.")
+        further_settings = {name: task[name] for name in task if name != "task"}
+        conversion.take(further_settings, prefix="task.", file_prefix="task.")
         task = task.get("task")
     model_section = dict(model) if isinstance(model, Mapping) else {"model": model}
     model_name = model_section.pop("model", None)
@@ -293,8 +303,9 @@ def _inspect_runs(document: Mapping[str, Any], conversion: _Conversion) -> Itera
         conversion.missing("model")
     model_config = model_section.pop("config", None)
     if isinstance(model_config, Mapping):
-        conversion.take(model_config, "generate_config.", "model.config.")
-    conversion.take(model_section, "model.", "model.")
+        # The table lists these settings under `generate_config`, where a file may have them too.
+        conversion.take(model_config, prefix="generate_config.", file_prefix="model.config.")
+    conversion.take(model_section, prefix="model.", file_prefix="model.")
     # Taken last, so that the file's generate_config overwrites the model's own config.
     conversion.take(settings)
     conversion.values.setdefault(_TYPE, "chat")
@@ -365,7 +376,7 @@ def _nel_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[
         _take_service(services.get(service_name), service_name, own_conversion)
         _take_solver(solver, f"{path}.solver.", own_conversion)
         task = own_conversion.task(benchmark.pop("name", None), f"{path}.name")
-        own_conversion.take(benchmark, "benchmark.", f"{path}.")
+        own_conversion.take(benchmark, prefix="benchmark.", file_prefix=f"{path}.")
         for section in ("output", "cluster", "sandboxes"):
             _take_section(document.get(section), section, own_conversion)
         yield ConvertedRun(task, own_conversion.values)
@@ -376,10 +387,9 @@ def _nel_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[
 
 def _take_section(section: Any, name: str, conversion: _Conversion) -> None:
     """Convert a section of a file of NEL, or note it if no key of the section is known."""
-    if isinstance(section, Mapping) and any(
-        key.startswith(f"{name}.") for key in FORMS[NEL]["keys"]
-    ):
-        conversion.take(section, f"{name}.", f"{name}.")
+    has_known_keys = any(key.startswith(f"{name}.") for key in FORMS[NEL]["keys"])
+    if isinstance(section, Mapping) and has_known_keys:
+        conversion.take(section, prefix=f"{name}.", file_prefix=f"{name}.")
     elif section:
         conversion.note(name, conversion.advice(name))
 
@@ -420,7 +430,7 @@ def _take_service(section: Any, name: Any, conversion: _Conversion) -> None:
             f"services.{name}.api_key",
             f"does not name a variable; write the NAME of a variable as {_KEY}",
         )
-    conversion.take(service, "service.", f"services.{name}.")
+    conversion.take(service, prefix="service.", file_prefix=f"services.{name}.")
 
 
 def _take_solver(solver: Any, file_prefix: str, conversion: _Conversion) -> None:
@@ -436,4 +446,4 @@ def _take_solver(solver: Any, file_prefix: str, conversion: _Conversion) -> None
     if solver_type not in ("simple", "container"):
         shown_type = one_line(str(solver_type), _MAX_SHOWN_TYPE)
         conversion.note(f"{file_prefix}type", f"{shown_type}: {conversion.advice('solver.type')}")
-    conversion.take(settings, "solver.", file_prefix)
+    conversion.take(settings, prefix="solver.", file_prefix=file_prefix)

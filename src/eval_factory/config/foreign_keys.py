@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from eval_factory.config.merge import Layer, section_at, with_defaults
 from eval_factory.config.model import ExecutorName, problems_with, shown_value
@@ -22,9 +22,13 @@ from eval_factory.core.plain_yaml import packaged
 from eval_factory.tasks.framework import Framework, Task
 
 TABLE: Any = packaged("config/foreign_configs.yml")
+"""The tables of foreign_configs.yml by their names. A comment in the file explains each table."""
 ADAPTER = "target.api_endpoint.adapter_config"
 TASK = "config.params.task"  # the foreign key that names the task again
 INTERCEPTORS = f"{ADAPTER}.interceptors"
+"""The foreign key that lists interceptors: the steps in which NVIDIA's adapter changes, stores or
+counts requests and answers.
+"""
 NO_EFFECT: Mapping[str, Sequence[str]] = TABLE["no_effect"]
 """The dotted path of a section -> the names of its foreign keys that do not change a result."""
 ONLY: Mapping[str, Mapping[str, Any]] = {
@@ -86,15 +90,15 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
             )
     if not isinstance(foreign.get(INTERCEPTORS, []), list):
         yield f"{INTERCEPTORS}: must be a list"
-    for _, interceptor, _ in interceptors_in(foreign.get(INTERCEPTORS)):
-        if interceptor not in TABLE["harmless"]:
-            our_keys = TABLE["interceptors"].get(interceptor, {}).get("ours")
+    for interceptor in interceptors_in(foreign.get(INTERCEPTORS)):
+        if interceptor.name not in TABLE["harmless"]:
+            our_keys = TABLE["interceptors"].get(interceptor.name, {}).get("ours")
             if our_keys:
                 advice = f"write {ADAPTER}: {our_keys} instead"
             else:
                 advice = "eval-factory has no such interceptor"
             yield (
-                f"{INTERCEPTORS}: {interceptor!r} would change the results, and eval-factory "
+                f"{INTERCEPTORS}: {interceptor.name!r} would change the results, and eval-factory "
                 f"does not use it; {advice}"
             )
     program = framework.framework.name
@@ -118,15 +122,25 @@ def _is_among(value: Any, accepted_values: Sequence[Any]) -> bool:
     return False
 
 
-def interceptors_in(value: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
-    """Yield the position, the name and the section of each interceptor that is not turned off.
+class Interceptor(NamedTuple):
+    """An entry of the list `interceptors`."""
+
+    number: int  # the index of the entry in the list
+    name: str
+    section: Mapping[str, Any]  # the entry itself, with `name` and maybe `enabled` and `config`
+
+
+def interceptors_in(value: Any) -> Iterator[Interceptor]:
+    """Yield each interceptor that is not turned off.
 
     `value` is the value of the key `interceptors`. A value that is not a list yields nothing.
     """
-    for number, entry in enumerate(value if isinstance(value, list) else []):
-        interceptor = entry if isinstance(entry, Mapping) else {"name": entry}
-        if interceptor.get("enabled") is not False:
-            yield number, str(interceptor.get("name")), interceptor
+    if not isinstance(value, list):
+        return
+    for number, entry in enumerate(value):
+        section = entry if isinstance(entry, Mapping) else {"name": entry}
+        if section.get("enabled") is not False:
+            yield Interceptor(number, str(section.get("name")), section)
 
 
 def remove_unused_prompt(merged: dict[str, Any], foreign: Foreign) -> None:

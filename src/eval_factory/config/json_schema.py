@@ -47,7 +47,7 @@ DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".
 def run_config_schema(framework: Framework) -> _Schema:
     """Return the JSON Schema of a run config."""
     run = RunConfig.model_json_schema()
-    schema = _mapping(run, "", run["$defs"], framework.defaults.run_config)
+    schema = _mapping(run, path="", models=run["$defs"], defaults=framework.defaults.run_config)
     # A run config shares these keys with a suite, whose model has them.
     suite_model = SuiteSection.model_json_schema()
     for name in EXECUTOR_KEYS:
@@ -114,6 +114,7 @@ def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults:
         defaults: the defaults of the section; None if it has none.
     """
     properties: _Schema = {}
+    # A flag may set any value of a run config, so only keys of a suite can be required.
     required = model.get("required", []) if _is_in_suite(path) else []
     for name, field in model["properties"].items():
         default = defaults.get(name) if isinstance(defaults, Mapping) else None
@@ -133,6 +134,7 @@ def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults:
 
 
 def _is_in_suite(path: str) -> bool:
+    """Return True if a dotted path is in a suite's file; False for a path in a run config."""
     return path.partition(".")[0] == TOP
 
 

@@ -24,15 +24,23 @@ from eval_factory.core.plain_yaml import (
 )
 from eval_factory.core.secrets import field_names_a_secret, names_a_secret
 
-# The path of an endpoint in a run config or in a suite.
+# The path of an endpoint: `target.api_endpoint` in a run config, or
+# `suite.targets[0].api_endpoint` in a suite.
 _ENDPOINT = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
-# The path of a list of judges: in a run config, in the `params` of a suite, or in a suite itself.
+# The path of a list of judges: `config.params.extra.judges` in a run config,
+# `suite.params.extra.judges` or `suite.variants[0].params.extra.judges` in the `params` of a suite,
+# or `suite.judges` in a suite itself.
 _JUDGES = r"(?:config\.params\.extra|suite(?:\.\w+\[\d+\])?\.params\.extra|suite)\.judges"
+# `target.api_endpoint.url`, `suite.judges[1].url[0]`
 _URL_PATH = re.compile(rf"(?:{_ENDPOINT}|{_JUDGES}\[\d+\])\.url(?:\[\d+\])?")
+# the beginning of `target.api_endpoint.headers.X-Team`
 _HEADER_PATH = re.compile(rf"(?:{_ENDPOINT}|{_JUDGES}\[\d+\])\.headers\.")
+# the beginning of `target.api_endpoint.adapter_config.params_to_add.user`
 _ADDED_PARAMETER_PATH = re.compile(rf"{_ENDPOINT}\.adapter_config\.params_to_add\.")
-# Matches the first "/", "?" or "#" after the host of a URL, but not the two slashes of `https://`.
+# The end of the host and the sign after it: `m/` in `https://api.com/v1`. The two slashes of
+# `https://` do not match, because a colon or a slash is before each of them.
 _PAST_THE_HOST = re.compile(r"[^/:][/?#]")
+# `${NAME}` or `${NAME:-default}`
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
@@ -77,33 +85,54 @@ def interpolate(tree: Any, env: Mapping[str, str], tree_path: str, problems: lis
     """
 
     def fill_in(path: str, text: str) -> Any:
-        def replacement(match: re.Match[str]) -> str:
-            name = match["name"]
-            value = env.get(name) or match["default"]
-            if value is None:
-                unset = (
-                    f"the environment variable {name} "
-                    f"is not set (write ${{{name}:-value}} for a default)"
-                )
-                problems.append(f"{path}: {unset}")
-                return ""
-            if env.get(name) and _is_secret(match, path):
-                return f"${{{name}}}"
-            return value
-
-        replaced = _VARIABLE.sub(replacement, text)
-        if replaced == text or not _VARIABLE.fullmatch(text):
-            return replaced
-        # The variable is the complete value. Its text may then be a number, true, false or null.
-        try:
-            typed = parse(replaced)
-        except YamlError:
-            return replaced
-        if isinstance(typed, (int, float, bool)) or typed is None:
-            return typed
+        replaced = _VARIABLE.sub(lambda match: _variable_text(match, path, env, problems), text)
+        is_one_variable = _VARIABLE.fullmatch(text) is not None
+        if is_one_variable and replaced != text:
+            return _typed(replaced)
         return replaced
 
     return each_text(tree, fill_in, tree_path)
+
+
+def _variable_text(
+    match: re.Match[str], path: str, env: Mapping[str, str], problems: list[str]
+) -> str:
+    """Return the text that replaces a variable: its value, its default, or itself for a secret.
+
+    A variable without a value and a default becomes an empty text, and a problem is added.
+
+    Args:
+        match: the variable in its text.
+        path: the path of the text in its file.
+        env: the environment variables.
+        problems: the list to which a message is added.
+    """
+    name = match["name"]
+    value = env.get(name) or match["default"]
+    if value is None:
+        unset = (
+            f"the environment variable {name} is not set (write ${{{name}:-value}} for a default)"
+        )
+        problems.append(f"{path}: {unset}")
+        return ""
+    # Only the value of the environment is hidden: a default is in the user's file already.
+    if env.get(name) and _is_secret(match, path):
+        return f"${{{name}}}"
+    return value
+
+
+def _typed(text: str) -> Any:
+    """Return a number, true, false or null if the text stands for one in YAML; else the text.
+
+    The text is that of a variable which is a complete value, such as `limit_samples: ${LIMIT}`.
+    """
+    try:
+        value = parse(text)
+    except YamlError:
+        return text
+    if isinstance(value, (int, float, bool)) or value is None:
+        return value
+    return text
 
 
 def _is_secret(match: re.Match[str], path: str) -> bool:
@@ -125,7 +154,7 @@ def _is_secret(match: re.Match[str], path: str) -> bool:
         url_before_variable = match.string[: match.start()]
         if not _PAST_THE_HOST.search(url_before_variable):
             return False  # The variable is in the host.
-        # In `https://host/path?token=`, the field is `token`.
+        # In `https://host/path?token=${NAME}`, the field is `token`.
         field = re.split("[/?&;#]", url_before_variable)[-1].rpartition("=")[0]
     else:
         return False
@@ -168,16 +197,20 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
     return tree
 
 
+# A complete quotation such as `'a,b'`; or a single quotation mark, bracket, brace or comma.
+_QUOTED_OR_SIGN = re.compile(r"""'[^']*'|"[^"]*"|['"\[\]{},]""")
+
+
 def _split_outside_quotes(text: str) -> list[str]:
     """Return the parts of a text between the commas that are outside quotes and brackets.
 
     Blank parts are left out. Raises ConfigError if a quote is not closed.
     """
     parts = []
-    depth = 0
-    start = 0
-    for token in re.finditer(r"""'[^']*'|"[^"]*"|['"\[\]{},]""", text):
-        if token[0] in ("'", '"'):
+    depth = 0  # the number of brackets and braces that are open
+    start = 0  # the index at which the current part begins
+    for token in _QUOTED_OR_SIGN.finditer(text):
+        if token[0] in ("'", '"'):  # a quotation mark without its counterpart
             raise ConfigError(f"--overrides: a quote is not closed in {text!r}")
         if token[0] in ("[", "{"):
             depth += 1

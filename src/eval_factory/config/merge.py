@@ -18,6 +18,8 @@ class Source(str, enum.Enum):
     OVERRIDE = "--overrides"
 
 
+_DEFAULT_SOURCES = (Source.FRAMEWORK, Source.TASK)
+"""The layers with defaults. All other layers are the user's."""
 ValueSources = dict[str, Source]  # the dotted path of a value -> the layer that set the value
 Layer = tuple[Source, dict[str, Any]]  # the kind of the layer, and its tree of values
 Path = tuple[Any, ...]  # the names of the sections, the outermost first, then the value's name
@@ -96,19 +98,18 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     merged: _Leaves = {}
     defaults: _Leaves = {}
     for source, tree in layers:  # the layers with defaults come first
-        is_default = source in (Source.FRAMEWORK, Source.TASK)
         for path, value in leaves(tree).items():
-            new: _Leaves = {path: (value, source)}
-            if value is None and not is_default and not is_credential(str(path[-1])):
+            if source not in _DEFAULT_SOURCES and _means_default(path, value):
+                # Without a default, the null leaves neither a value nor a layer.
                 new = _leaves_at(defaults, path) or {path: (None, None)}
-            elif value == {} and (path not in merged or merged[path][0] == {}):
-                # `merged` contains only leaves, so a mapping with leaves is not in `merged` itself.
-                # An empty mapping adds nothing to a mapping, so the leaves of the mapping stay. An
-                # empty mapping only replaces a value that is not a mapping.
-                new = _leaves_at(merged, path) or new
+            elif value == {} and _is_section_or_missing(merged, path):
+                # An empty mapping adds nothing to a section, so the leaves of the section stay.
+                new = _leaves_at(merged, path) or {path: (value, source)}
+            else:
+                new = {path: (value, source)}
             _remove_related(merged, path, stay=new)
             merged |= new
-        if is_default:
+        if source in _DEFAULT_SOURCES:
             defaults = dict(merged)
     complete: dict[str, Any] = {}
     sources: ValueSources = {}
@@ -119,8 +120,29 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     return complete, sources
 
 
+def _means_default(path: Path, value: Any) -> bool:
+    """Return True if a user's value stands for the default: a null, but not for a credential."""
+    return value is None and not is_credential(str(path[-1]))
+
+
+def _is_section_or_missing(merged: _Leaves, path: Path) -> bool:
+    """Return True if the merged tree has a mapping at a path, or nothing.
+
+    `merged` has no entry for a mapping with leaves: it has the leaves. It has an entry for an empty
+    mapping, which is a leaf itself.
+    """
+    if path not in merged:
+        return True
+    value, _ = merged[path]
+    return bool(value == {})
+
+
 def _remove_related(leaf_by_path: _Leaves, path: Path, stay: _Leaves) -> None:
-    """Remove the leaves at, above and below a path, except leaves whose path is in `stay`."""
+    """Remove the leaves at, above and below a path, except leaves whose path is in `stay`.
+
+    A new value replaces the section below its path. A new value within a section replaces the value
+    that was at the path of the section.
+    """
     for leaf_path in list(leaf_by_path):
         # Cut to the length of the shorter path, the two paths are equal if one contains the other.
         is_related = leaf_path[: len(path)] == path[: len(leaf_path)]

@@ -106,6 +106,7 @@ def _endpoint_url(text: str) -> str:
 def _refuse_boolean(value: object) -> object:
     """Return the value unless it is a boolean, which Python accepts as a number."""
     if isinstance(value, bool):
+        # The message about this error shows the value, unlike the message about a ValueError.
         raise PydanticCustomError("float_type", "must be a number")
     return value
 
@@ -198,10 +199,11 @@ def _checked_servers(urls: list[str]) -> list[str]:
     if any(urlsplit(url).scheme in (DEMO_SCHEME, SERVED_SCHEME) for url in urls):
         raise ValueError("a list of several servers may hold only http:// and https:// URLs")
     # A full URL has an endpoint type. A base URL has none, and fits full URLs of any type.
-    types = sorted({url_type for url in urls if (url_type := endpoint_type_of(url))})
+    types = set(map(endpoint_type_of, urls)) - {None}
     if len(types) > 1:
         raise ValueError(
-            f"the list holds URLs of {' and '.join(types)}; all have to be of one kind"
+            f"the list holds URLs of {' and '.join(sorted(map(str, types)))}; all have to be of "
+            "one kind"
         )
     bases = list(map(base_of, urls))
     repeated = []
@@ -213,6 +215,7 @@ def _checked_servers(urls: list[str]) -> list[str]:
     return urls
 
 
+# An editor accepts `https://host:8000/v1` and `demo://baseline`.
 _Server = Annotated[
     str, shown_pattern(rf"^https?://[^/?#@\s]+([/?#]|$)|^({'|'.join(map(re.escape, DEMO_URLS))})$")
 ]
@@ -268,7 +271,7 @@ RESERVED_HEADERS = {
     "upgrade": "the client speaks HTTP/1.1",
 }
 """A header that the user must not set -> the reason."""
-_VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+_VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")  # `${NAME}`
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")  # a token of RFC 9110
 
 
@@ -432,7 +435,8 @@ class StopWhen(StrictModel):
     differs_from: PathText | None
     alpha: Annotated[Number, Field(gt=0.0, le=0.5)]
     seed: Seed
-    first: Annotated[Positive, Field(ge=10)]  # the number of instances of the first look
+    # the number of instances before the first look; a look is a check of the rule
+    first: Annotated[Positive, Field(ge=10)]
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -447,10 +451,14 @@ class StopWhen(StrictModel):
 
     @property
     def text(self) -> str:
-        """The rule as a text, such as `half_width 0.02`."""
-        return ", ".join(
-            name if value is True else f"{name} {value}" for name, value in self.rules.items()
-        )
+        """The rule as a text, such as `half_width 0.02` or `beats_floor`."""
+        rules = []
+        for name, value in self.rules.items():
+            if value is True:
+                rules.append(name)
+            else:
+                rules.append(f"{name} {value}")
+        return ", ".join(rules)
 
 
 class Extra(StrictModel):
@@ -615,9 +623,12 @@ def problems_with(
                 # A text with "[" is not a key, but pydantic's name of an alternative of a union.
                 if isinstance(part, int) or "[" not in part:
                     parts.append(part)
-            path = tree_path + "".join(
-                f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts
-            )
+            path = tree_path
+            for part in parts:
+                if isinstance(part, int):
+                    path += f"[{part}]"
+                else:
+                    path += f".{part}"
             if detail["type"] == "extra_forbidden":
                 yield unknown_key(path, str(parts[-1]), known_keys(model, parts[:-1]))
             else:
@@ -636,15 +647,19 @@ def unknown_key(path: str, name: str, known_names: Sequence[str], also: Sequence
     hint = did_you_mean(name, [*known_names, *also])
     if not hint and known_names:
         hint = f"; known here: {', '.join(known_names)}"
+    # The user may have written an API key in place of the name of a setting.
     shown_path = REDACTED if looks_like_key(name) else path
     return f"{UNKNOWN_KEY}{shown_path}{hint}"
 
 
 def wrong_value(detail: Any) -> str:
-    """Return the message about a wrong value: the expected kind of value, and the value."""
+    """Return the message about a wrong value: the expected kind of value, and the value.
+
+    `detail` is one of pydantic's findings, with the keys `type`, `loc`, `input` and maybe `ctx`.
+    """
     if detail["type"] == "missing":
         return "is missing"
-    if detail["type"] == "value_error":
+    if detail["type"] == "value_error":  # a validator of this program raised ValueError
         return str(detail["ctx"]["error"])
     return f"{expectation(detail)}, got {shown_value(detail.get('input'))}"
 

@@ -39,7 +39,8 @@ from eval_factory.tasks.upstreams import HELM
 
 _EXTRA = "config.params.extra"
 _LEAVE_OUT = "leave it out"  # the advice at the end of a message about a key
-_JOINT = "multiple_choice_joint"  # HELM's method unless a run entry names another method
+# HELM's method of asking multiple-choice questions, unless a run entry names another method
+_JOINT = "multiple_choice_joint"
 BENCHMARK_KEY = "benchmark"
 """The key of params.extra that names the file of a custom benchmark. Only tasks that run custom
 benchmarks have this parameter.
@@ -89,7 +90,7 @@ def _problems_of_changing_choices(task: Task, path: str) -> Iterator[str]:
 
 
 def _confidence_problems(evaluation: Evaluation, other_keys: Collection[str]) -> Iterator[str]:
-    """Yield the problems of `confidence`.
+    """Yield the problems of `confidence`, the way to get the model's confidence in its answer.
 
     Args:
         evaluation: the evaluation to check.
@@ -192,13 +193,15 @@ def _perturbation_problems(evaluation: Evaluation) -> Iterator[str]:
     # Imported late, because few runs have `perturb`.
     from eval_factory.tasks.perturbations import CHECKED_FAMILIES, FAMILIES, why_not_offered
 
-    refused: dict[str, list[str]] = defaultdict(list)
-    unchecked: list[str] = []
+    refused: dict[str, list[str]] = defaultdict(list)  # the reason -> the refused families
+    unchecked: list[str] = []  # the families whose changed questions no clinician has read
     for name in extra.perturb:
         if name not in FAMILIES:
             hint = did_you_mean(name, list(FAMILIES)) or f"; there are {', '.join(FAMILIES)}"
             yield f"{_EXTRA}.perturb: no family is called {name!r}{hint}"
-        elif (why := why_not_offered(name, task.name)) is not None:
+            continue
+        why = why_not_offered(name, task.name)
+        if why is not None:
             refused[why].append(name)
         elif task.helm.media and name in ("gender", "race"):
             refused["its pictures may show the patient"].append(name)
@@ -249,6 +252,7 @@ def _ask_unread_problems(evaluation: Evaluation) -> Iterator[str]:
     extra = evaluation.extra
     helm = task.helm
     has_options = helm.answer_labels or helm.letter_meaning is not None
+    # The answers of a run entry or a custom benchmark are not known here.
     may_have_options = helm.is_run_entry or BENCHMARK_KEY in helm.parameters
     if extra.ask_unread and not has_options and not may_have_options:
         yield (
@@ -321,7 +325,7 @@ beginning of the model's name, such as `gpt` in `gpt-4o`.
 """
 
 _NOT_ALLOWED_IN_ROLE = re.compile(r"[^a-z0-9_-]+")
-"""Characters that the name of a role cannot contain."""
+"""Characters that the name of a role cannot contain, such as the point in `gpt-4.1`."""
 
 
 def with_task_rules(evaluation: Evaluation, problems: list[str]) -> Evaluation:
@@ -429,7 +433,7 @@ def _batch_problems(evaluation: Evaluation) -> Iterator[str]:
             yield f"{target}.batch: a cloud function (use_nvcf) has no batches; {_LEAVE_OUT}"
     judges_by_batch = [judge for judge in evaluation.extra.judges or [] if judge.batch]
     for judge in judges_by_batch:
-        # A judge without a URL uses the servers of the target.
+        # A judge without a URL uses the URL of the target.
         urls = urls_in(judge.url) or endpoint.urls
         yield from _batch_url_problems(f"{_EXTRA}.judges.{judge.name}.batch", urls)
     waits_for_batches = endpoint.batch or judges_by_batch
@@ -547,6 +551,7 @@ def _made_picture_problems(evaluation: Evaluation) -> Iterator[str]:
     for name in ("num_output_tokens", "max_length", *ASKING_KEYS):
         text_settings[f"extra.{name}"] = getattr(params.extra, name)
     text_settings["extra.stop_when"] = params.extra.stop_when.rules
+    # A value of 0 equals False, so a temperature of 0 is no problem either.
     for name, value in text_settings.items():
         if value not in (None, False, {}):
             yield (
@@ -556,7 +561,12 @@ def _made_picture_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _stop_when_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the problems of `stop_when`, also together with other settings."""
+    """Yield the problems of `stop_when`, also together with other settings.
+
+    With `stop_when`, a run asks some instances, checks its rule, and asks more instances if the
+    rule does not hold yet. Each check is a look; `first` is the number of instances before the
+    first look.
+    """
     task = evaluation.task
     params = evaluation.params
     path = f"{_EXTRA}.stop_when"
@@ -615,8 +625,9 @@ def _limits_instances(evaluation: Evaluation) -> bool:
 def _with_first_names(task: Task, sources: ValueSources) -> ValueSources:
     """Return the sources of the values, with each parameter under its first name.
 
-    `_by_first_name` moves the value of a parameter's other name to the first name. This function
-    moves the source of the value.
+    A parameter may have another name: for the task `clear`, `subject` is another name of
+    `condition`, the first name. `_by_first_name` moves the value of the other name to the first
+    name. This function moves the source of the value.
     """
     not_from_user = (None, Source.FRAMEWORK, Source.TASK)  # None: the value has no source
     moved = dict(sources)
@@ -642,7 +653,7 @@ def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
         deployments: names such as `openai/gpt-4o`. A name without an organization is skipped.
     """
     deployment_of_role: dict[str, str] = {}
-    for deployment in dict.fromkeys(deployments):
+    for deployment in dict.fromkeys(deployments):  # each name once
         organization, slash, model = deployment.partition("/")
         if not slash:
             continue

@@ -151,7 +151,8 @@ def _judges_of(
 ) -> list[Any]:
     """Return the judges of the suite that the cell's task asks.
 
-    A task with a jury asks all judges. Another task asks only judges whose roles HELM prescribes.
+    A task with a jury asks all judges. Another task asks only judges whose roles HELM prescribes. A
+    custom benchmark may have no jury; it then asks no judges.
 
     Args:
         combination: the combination of the cell.
@@ -161,8 +162,8 @@ def _judges_of(
     """
     extra = params.get("extra") or {}
     upstream = UPSTREAMS.get(str(extra.get("upstream")), HELM)
-    # The check of the cell reports the problems of the task.
-    task = task_named(combination.evaluation["type"], framework, [], upstream)
+    # The problems are ignored here: the check of the cell reports the problems of the task.
+    task = task_named(combination.evaluation["type"], framework, problems=[], upstream=upstream)
     if task is None:
         return []
     if not task.helm.judges:
@@ -237,10 +238,8 @@ def cell_parameters(
     for set_by, entry in entries.items():
         for path, value in leaves(entry.get("params") or {}).items():
             parameters[".".join(path)] = CellParameter(set_by, value)
-    # A null is only removed now, because it cancels the value of an earlier entry.
-    for key in [key for key, parameter in parameters.items() if parameter.value is None]:
-        del parameters[key]
-    return parameters
+    # Nulls are only removed now, because a null cancels the value of an earlier entry.
+    return {key: parameter for key, parameter in parameters.items() if parameter.value is not None}
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterato
     for name in PASSED_KEYS:
         if tree.get(name) is not None:
             passed[name] = tree[name]
-    # A run config has these keys in `extra`. A suite has them directly under `suite`.
+    # A run config has these keys in `extra`. A suite has them directly under `suite`, so `extra` is
+    # removed from the paths in messages.
     for problem in _problems_of({"extra": passed}, TOP, "config.params", Params, framework):
         yield problem.replace(f"{TOP}.extra.", f"{TOP}.")
     for number, target in enumerate(tree.get("targets") or []):
@@ -205,10 +206,11 @@ def _files(
     else:
         layers = [_layer("", dict(file_or_document), env, problems)]
     base = layers[0].folder or Path.cwd()  # the folder that must contain all extended files
-    while (extended := layers[-1].tree.get("extends")) is not None:
-        if not isinstance(extended, str):
-            break  # `build_suite` reports a value that is not a text.
+    while True:
         extending = layers[-1]  # the layer whose `extends` names the next file
+        extended = extending.tree.get("extends")
+        if not isinstance(extended, str):
+            break  # None if there is no further file. `build_suite` reports other values.
         message_prefix = f"{extending.message_prefix}{TOP}.extends: "
         try:
             path = Path(os.path.normpath((extending.folder or Path()) / expanded(extended)))
@@ -228,7 +230,7 @@ def _files(
             raise ConfigError(
                 [f"{message_prefix}{problem}" for problem in error.problems]
             ) from None
-    return reversed(layers)
+    return reversed(layers)  # An extended file is weaker than the file that extends it.
 
 
 def _file(
@@ -289,6 +291,7 @@ def _layer(
 
 
 DEFAULT_VARIANT = "default"  # the name of the only variant of a suite without variants
+# Characters that a folder's name cannot contain: `:` and `=` in `helm:mmlu:subject=anatomy`.
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_LENGTH = 60  # in characters, without the hash of a long name
 
@@ -389,7 +392,8 @@ def _evaluations(
     """Yield the evaluations of a layer, each with its name and its task."""
     for number, entry in enumerate(entries):
         path = f"{TOP}.evaluations[{number}]"
-        entry = {"type": entry} if isinstance(entry, str) else entry
+        if isinstance(entry, str):  # The name of a task is a short form.
+            entry = {"type": entry}
         if entry.get("select") is not None:
             yield from _selected(entry, path, framework, problems)
         elif entry.get("type") is None:
@@ -471,7 +475,9 @@ def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any
             # Parameters of the command line apply to every cell.
             _remove_params_of_entries(section, tree.get("params") or {})
         for key, value in tree.items():
-            if key in NAMED_LISTS and not layer.is_command_line and value is not None:
+            # Lists of the command line replace the lists of files, as a null does in any layer.
+            replaces = layer.is_command_line or value is None
+            if key in NAMED_LISTS and not replaces:
                 section[key] = _merged_entries(section.get(key) or [], value)
             else:
                 section[key] = overlaid(section.get(key), value)
@@ -484,7 +490,8 @@ def _remove_params_of_entries(section: Mapping[str, Any], params: Mapping[str, A
     The values in `params` are stronger, but in a cell the value in an entry would overwrite them.
     """
     entries = list(chain.from_iterable(section.get(key) or [] for key in NAMED_LISTS))
-    for *parents, name in leaves(params):
+    for path in leaves(params):  # such as ("extra", "max_cost")
+        *parents, name = path
         for entry in entries:
             section_at(entry, ["params", *parents]).pop(name, None)
 
@@ -503,6 +510,9 @@ def overlaid(base: Any, tree: Any) -> Any:
 
     Mappings are merged. All other values are replaced, even by null.
     """
-    if isinstance(base, Mapping) and isinstance(tree, Mapping):
-        return {**base, **{key: overlaid(base.get(key), value) for key, value in tree.items()}}
-    return deepcopy(tree)
+    if not isinstance(base, Mapping) or not isinstance(tree, Mapping):
+        return deepcopy(tree)
+    result = dict(base)
+    for key, value in tree.items():
+        result[key] = overlaid(base.get(key), value)
+    return result

@@ -29,7 +29,8 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.urls import PORT, REPLICA, served_url
 
 _PATH = r"/[A-Za-z0-9._~/-]*"  # a pattern of the paths of URLs
-_OPTION = re.compile(r"--(?P<name>[a-z][a-z-]*)(=.*)?")  # an option of sbatch in its long form
+# An option of sbatch in its long form: `--constraint=a100` or `--exclusive`.
+_OPTION = re.compile(r"--(?P<name>[a-z][a-z-]*)(=.*)?")
 # Words of a command that only a shell understands.
 _SHELL_SIGNS = frozenset({";", "&", "&&", "|", "||", ">", ">>", "<", "2>&1"})
 RESERVED_OPTIONS = {
@@ -184,6 +185,7 @@ FolderName = Annotated[
 TargetName = Annotated[
     FolderName, AfterValidator(_target_name), shown_pattern(rf"^(?!{SUITE_FILE_PREFIX}){_FOLDER}$")
 ]
+# The words are separated by blanks, `=` and quotes: `--comment="TOKEN=..."` has three words.
 _without_key = _refused(
     lambda text: any(map(looks_like_key, re.split(r"[\s=\"']+", text))),
     "holds what looks like a key (it is not shown); others can read a batch script: leave it out",
@@ -202,7 +204,7 @@ def _number_as_text(value: Any) -> Any:
     return value
 
 
-_Word = Annotated[
+_Word = Annotated[  # `4:00:00`, `a100:2` or `user@project`, but no `--option`
     OneLineText,
     _matching(
         r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*",
@@ -381,7 +383,7 @@ def problems_of_serve(
             f"{path} has no serve.command, which starts its server: "
             f"vllm serve my/model --port {PORT}"
         )
-    elif not any(PORT in (serve.get(key) or "") for key in ("command", "machine_options")):
+    elif PORT not in f"{serve['command']} {serve.get('machine_options') or ''}":
         yield (
             f"{path}: serve.command does not name the port: write {PORT}, which eval-factory "
             "replaces by a free port"

@@ -63,10 +63,11 @@ def ratings_line(result: results.TaskResult) -> str | None:
         labels = ", ".join(f"{label} ({value})" for label, value in jury.labels.items())
         return f"ratings: {labels}"
     for score in result.scores.values():
-        if score.unit == "rating":
+        if score.unit == "rating":  # All ratings of a jury have the same scale.
             if score.scale is None or score.scale == HELMS_FORM.scale:
                 return None
-            return f"ratings: {score.scale[0]:g} to {score.scale[1]:g}"
+            lowest, highest = score.scale
+            return f"ratings: {lowest:g} to {highest:g}"
     return None
 
 
@@ -181,7 +182,8 @@ def score_meaning(result: results.TaskResult) -> str:
 
 
 _SEVERAL_ANSWERS_METRIC = re.compile(r"@\d+$")
-"""Matches metrics such as `exact_match@5`, which score the best of several answers."""
+"""Finds the `@5` of `exact_match@5`, the name of a metric that scores the best of several answers.
+"""
 
 
 def minor_scores(result: results.TaskResult) -> list[str]:
@@ -192,6 +194,7 @@ def minor_scores(result: results.TaskResult) -> list[str]:
     """
     labels = []
     for label, score in result.scores.items():
+        # `metric` is HELM's name. A label may have more, such as the split in `exact_match@valid`.
         name = score.metric or label
         is_minor = name.startswith("quasi_") or _SEVERAL_ANSWERS_METRIC.search(name) is not None
         if is_minor and label != result.main_metric:
@@ -214,7 +217,7 @@ def certainty_sentence(result: results.TaskResult) -> str:
             "There are too few questions for an interval: "
             "how much of this score is chance is not known."
         )
-    between = interval_text(score).replace(" to ", " and ")
+    between = interval_text(score).replace(" to ", " and ")  # such as `20.1 % and 34.8 %`
     who = answerer(result).lower()
     return f"With 95 % confidence, {who}'s score on all such questions is between {between}."
 
@@ -226,8 +229,10 @@ def missing_scores(result: results.TaskResult) -> str:
     reported, or if `not_reportable` has a reason and all instances have a score.
     """
     instances = result.validity.instances
-    has_gaps = instances.scored < instances.requested
-    if result.reportable or (result.validity.not_reportable and not has_gaps):
+    if result.reportable:
+        return ""
+    all_are_scored = instances.scored >= instances.requested
+    if all_are_scored and result.validity.not_reportable:
         return ""
     sentence = (
         f"{instances.scored:,} of {instances.requested:,} instances have a score of their own."
@@ -250,7 +255,7 @@ def problem_counts(instances: results.Instances) -> Iterator[tuple[int, str, str
 
 
 def floor_sentence(result: results.TaskResult) -> str:
-    """Return sentences that compare the main score with the best score without a model.
+    """Return sentences that compare the main score with its floor: the best score without a model.
 
     The text is empty if one of the two scores is not known.
     """
@@ -315,7 +320,8 @@ def floor_line(result: results.TaskResult) -> str | None:
 def floor_in_words(floor: results.Floor) -> str:
     """Return the name of the best answers without a model, as a part of a sentence.
 
-    Examples are `always answering A` and `random, assumed`.
+    Examples are `always answering A` and `random, assumed`. A floor is assumed if no judge rated
+    these answers.
     """
     name = floor.best
     if name.startswith("always "):
@@ -334,11 +340,12 @@ def leaderboard_line(record: results.Comparability | None) -> str | None:
     """
     if record is None:
         return None
-    if record.medhelm_settings is None:
+    if record.medhelm_settings is None:  # cannot be compared
         return record.reason
     if record.medhelm_settings:
         return f"settings: those of {record.leaderboard}"
-    shown = [deviation.in_words("there") for deviation in record.deviations[:3]]
+    # Each text is such as `temperature 0.7 (there 0.0)`.
+    shown = [deviation.in_words(there="there") for deviation in record.deviations[:3]]
     line = f"these settings are not those of {record.leaderboard}: {'; '.join(shown)}"
     hidden = len(record.deviations) - len(shown)
     if hidden:
@@ -347,7 +354,10 @@ def leaderboard_line(record: results.Comparability | None) -> str | None:
 
 
 def rubric_headline(report: results.RubricReport) -> str:
-    """Return a line with the number of criteria that are met, and how well the judges agree."""
+    """Return a line with the number of criteria that are met, and how well the judges agree.
+
+    If a judge's passport corrects the score, the line also has the corrected score.
+    """
     votes = report.criteria
     parts = [
         f"{votes.met:,} of {criteria_count(votes.asked)} met",
@@ -362,9 +372,11 @@ def rubric_headline(report: results.RubricReport) -> str:
         alpha = formats.coefficient(report.krippendorff_alpha)
         sentences.append(f"agreement of the judges (Krippendorff's alpha): {alpha}")
     if report.unanimous is not None:
-        unanimous = formats.percent(formats.rounded(report.unanimous))
-        sentences.append(f"all judges agree on {unanimous} of criteria")
-    if (correction := report.correction) is not None:
+        # First to the six digits of the result document, as `formats.coefficient` does by itself.
+        stored_share = formats.rounded(report.unanimous)
+        sentences.append(f"all judges agree on {formats.percent(stored_share)} of criteria")
+    correction = report.correction
+    if correction is not None:
         value = formats.score(correction.value)
         bounds = f"{formats.score(correction.ci_low)} to {formats.score(correction.ci_high)}"
         judge = f"{correction.judge}'s own score is {formats.score(correction.judge_score)}"
@@ -391,6 +403,7 @@ def cost_line(usage: results.Usage) -> str | None:
     parts = []
     if this_run is not None:
         parts.append(f"{money(this_run.value)} in this run")
+    # If there was one run only, both costs are the same.
     if this_run is None or usage.runs > 1:
         parts.append(f"{money(all_runs.value)} in all runs")
     line = f"Cost: {', '.join(parts)} ({all_runs.source})"
@@ -412,6 +425,7 @@ def clinician_headline(clinicians: results.Clinicians) -> str:
     if clinicians.corrected is not None:
         corrected = clinicians.corrected
         interval = f"95 % interval {formats.between(corrected.ci_low, corrected.ci_high)}"
+        # The result document has six digits of both values. They are rounded to these first.
         value = formats.score(formats.rounded(corrected.value))
         uncorrected = formats.score(formats.rounded(corrected.judge_value))
         return (
@@ -435,9 +449,9 @@ def clinician_lines(clinicians: results.Clinicians) -> Iterator[str]:
         if agreement.bias is not None:
             bias = formats.bias(agreement.bias)
             if agreement.bias_low is not None and agreement.bias_high is not None:
-                bias += (
-                    f" ({formats.bias(agreement.bias_low)} .. {formats.bias(agreement.bias_high)})"
-                )
+                low = formats.bias(agreement.bias_low)
+                high = formats.bias(agreement.bias_high)
+                bias += f" ({low} .. {high})"
         yield f"{judge} with the raters: {agreement_text(agreement)}; bias {bias}"
     for note in clinicians.notes:
         yield f"note: {note}"
@@ -453,7 +467,7 @@ def agreement_text(agreement: results.Agreement) -> str:
         ("AC1", agreement.ac1),
     ):
         if value is not None:
-            # two decimals, as for a mean rating
+            # This format has two decimals, which are enough for a measure of agreement.
             measures.append(f"{name} {formats.mean_rating(value)}")
     return f"{', '.join(measures) or 'not defined'} (n = {agreement.n})"
 
@@ -487,13 +501,13 @@ def choice_order_line(result: results.TaskResult) -> str | None:
     record = result.validity.choice_orders
     if record is None:
         return None
-    unchanged_text = ""
-    unchanged = sum(record.kept.values())  # the questions whose choices were not reordered
-    if unchanged:
-        unchanged_text = f"; {counted(unchanged, 'question')} left as they are"
-    changed = record.changed
+    not_reordered_text = ""
+    not_reordered = sum(record.kept.values())  # `kept`: a reason -> the number of questions
+    if not_reordered:
+        not_reordered_text = f"; {counted(not_reordered, 'question')} left as they are"
+    changed = record.changed  # the share of the questions whose answer changes
     if changed is None:
-        return f"order of the choices: no question was answered in two orders{unchanged_text}"
+        return f"order of the choices: no question was answered in two orders{not_reordered_text}"
     line = (
         f"order of the choices ({record.orders} orders, {counted(changed.count, 'question')}): "
         f"the answer to {_percent(changed.value)} of them changes with it"
@@ -505,7 +519,7 @@ def choice_order_line(result: results.TaskResult) -> str | None:
     score = result.scores.get(result.main_metric + results.ALL_ORDERS)
     if score is not None:
         line += f"; {result.main_metric} over all orders {formats.score(score.value)}"
-    return line + unchanged_text
+    return line + not_reordered_text
 
 
 def _share_interval_text(share: Share) -> str:
@@ -516,14 +530,18 @@ def _share_interval_text(share: Share) -> str:
 
 
 def _percent(share: float) -> str:
-    """Return a share as percent without decimals."""
-    return formats.percent(formats.rounded(share), 0)
+    """Return a share as percent without decimals.
+
+    The share is rounded to six digits first, because the result document has six digits of it.
+    """
+    return formats.percent(formats.rounded(share), digits=0)
 
 
 def usage_rows(usage: results.Usage) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (label, figures) of this run and of all runs.
 
-    If judges were asked, the figures of each role follow the total of this run, or of all runs.
+    The keys of the figures are the fields of `results.Spent`, such as `requests` and `cost`. If
+    judges were asked, the figures of each role follow the total of this run, or of all runs.
     """
     for label, spent in (("this run", usage.this_run), ("all runs", usage.all_runs)):
         yield label, asdict(spent.total)
@@ -574,7 +592,10 @@ def asked_again_lines(record: AskedAgain | None, max_families: int | None = None
 def _other_words_lines(
     in_other_words: Mapping[str, InOtherWords], max_families: int | None
 ) -> Iterator[str]:
-    """Yield a sentence for each family of rewordings, the most harmful family first."""
+    """Yield a sentence for each family of rewordings, the most harmful family first.
+
+    The families with too few questions share one sentence at the end.
+    """
     families = []
     small_families = []
     for name, family in by_harm(in_other_words):
@@ -613,9 +634,10 @@ def _loss_line(change: Change, circumstance: str, p_value: str = "") -> str:
 
 def _options_only_line(only: OptionsOnly) -> str:
     """Return a sentence that says whether the options alone give the right answers away."""
-    right = only.right
+    right = only.right  # the share of right answers
     if right is None or only.guess is None:
         return "the choices without their questions: no answer can be read"
+    # The verdict is only stronger if the interval is above the share that guessing gets.
     verdict = "the choices are not shown to give answers away"
     if right.ci_low is not None and right.ci_high is not None:
         if right.count < MIN_QUESTIONS:
@@ -651,7 +673,10 @@ def right_by_line(right_by: RightBy) -> str:
 
 
 def by_harm(families: Mapping[str, InOtherWords]) -> list[tuple[str, InOtherWords]]:
-    """Return (name, family) pairs; the family that lowers the score most comes first."""
+    """Return (name, family) pairs; the family that lowers the score most comes first.
+
+    Families with the same difference are in the order of their names.
+    """
     # `difference` is after - before: the greatest loss is the lowest difference.
     return sorted(families.items(), key=lambda item: (item[1].change.difference, item[0]))
 
@@ -675,22 +700,23 @@ def _loss_text(change: Change) -> str:
 
     An example is `of 40 questions that the model got right, 12 were lost (and 2 of 20 others won)`.
     """
-    right = change.right_to_wrong
-    wrong = change.wrong_to_right
-    if right is None and wrong is not None:
-        questions = counted(wrong.count, "question")
-        return (
-            f"none of {questions} was right at first, and {_were_text(_count_in_share(wrong))} won"
-        )
-    if right is None:
+    lost_share = change.right_to_wrong  # of the questions that were right at first; None if none
+    won_share = change.wrong_to_right  # of the questions that were wrong at first; None if none
+    won = 0
+    if won_share is not None:
+        won = _count_in_share(won_share)
+    if lost_share is None and won_share is not None:
+        questions = counted(won_share.count, "question")
+        return f"none of {questions} was right at first, and {_were_text(won)} won"
+    if lost_share is None:
         return "the score changed"
-    lost = (
-        f"of {counted(right.count, 'question')} that the model got right, "
-        f"{_were_text(_count_in_share(right))} lost"
+    loss_text = (
+        f"of {counted(lost_share.count, 'question')} that the model got right, "
+        f"{_were_text(_count_in_share(lost_share))} lost"
     )
-    if wrong is None or not _count_in_share(wrong):
-        return lost
-    return f"{lost} (and {_count_in_share(wrong)} of {wrong.count} others won)"
+    if won_share is None or won == 0:
+        return loss_text
+    return f"{loss_text} (and {won} of {won_share.count} others won)"
 
 
 def _loss_remarks(change: Change) -> str:
@@ -705,7 +731,7 @@ def _chance_loss_text(loss: Share | None) -> str:
     """
     if loss is None:
         return ""
-    # a mean over several askings, so the number may have decimals
+    # The loss is a mean over several askings, so it may have a decimal: 38.5. But 38.0 becomes 38.
     lost = formats.decimals(loss.value * loss.count, digits=1).removesuffix(".0")
     return f"; in the same words {lost} of {loss.count:,}{_share_interval_text(loss)}"
 
@@ -724,7 +750,7 @@ def _pushback_lines(pushback: Pushback) -> Iterator[str]:
         difference = formats.score(last.difference, sign="+")
         doubts = counted(len(pushback.turns), "doubt")
         yield f"{_loss_text(last)} after {doubts}: {difference}{_loss_remarks(last)}"
-    if pushback.changed_at:
+    if pushback.changed_at:  # the number of a turn, `never` or `unread` -> a number of answers
         answers = counted(sum(pushback.changed_at.values()), "answer")
         unchanged = pushback.changed_at.get("never", 0)
         line = f"the model kept {unchanged:,} of {answers} through all doubts"
@@ -754,7 +780,8 @@ def _confidence_line(confidence: Confidence) -> str:
         f"{_percent(confidence.right.value)} of its answers are right"
     )
     line += f"; calibration error {_value_with_interval(confidence.calibration_error)}"
-    # The first pair from 0.5 on has the share of wrong answers in the surest half of the answers.
+    # The pairs ascend: the share of the surest answers, and the share of wrong answers among them.
+    # The first pair from 0.5 on is that of the surest half of the answers.
     for surest_share, wrong_share in confidence.risk_coverage:
         if surest_share >= 0.5:
             wrong = formats.percent(wrong_share, digits=0)
