@@ -20,7 +20,8 @@ from eval_factory.core.enums import RunStatus
 from eval_factory.core.formats import counted
 from eval_factory.core.results import AskedAgain, Share
 from eval_factory.core.tables import Code, Table, TableCell
-from eval_factory.report.result_sentences import by_harm, value_text
+from eval_factory.report.asked_again_sentences import by_harm
+from eval_factory.report.result_sentences import value_text
 from eval_factory.report.verdicts import Verdict
 
 NOTHING = "-"  # the text for a value that is not known

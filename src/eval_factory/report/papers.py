@@ -28,6 +28,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.signs import SIGNS
 from eval_factory.core.tables import Table, code, markdown, prose
 from eval_factory.report import result_sentences
+from eval_factory.report.asked_again_sentences import asked_again_lines
 from eval_factory.report.checksums import listed_checksums
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.errata import CORRECTED
@@ -449,7 +450,7 @@ def _was_or_were(count: int) -> str:
 
 def _asked_again_sentences(record: AskedAgain | None) -> list[str]:
     """Return a sentence for each finding from questions that were asked again."""
-    return [*map(result_sentences.capitalized, result_sentences.asked_again_lines(record))]
+    return [*map(result_sentences.capitalized, asked_again_lines(record))]
 
 
 # The templates make no HTML. Markdown and XML are escaped by the filters `prose` and `xml`.

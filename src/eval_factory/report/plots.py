@@ -18,8 +18,8 @@ from eval_factory.core import formats
 from eval_factory.core.results import InstanceRecord, Instances, Score, TaskResult
 from eval_factory.core.signs import SIGNS
 from eval_factory.report import drawing
+from eval_factory.report.asked_again_sentences import MIN_QUESTIONS, by_harm
 from eval_factory.report.drawing import FONT_SIZE, WIDTH, Drawing, Shape, fitted, label, text_width
-from eval_factory.report.result_sentences import MIN_QUESTIONS, by_harm
 from eval_factory.tasks.errata import CORRECTED
 
 LABEL_HEIGHT = 46.0  # the height of ticks, their numbers and the axis label, below the axis

@@ -18,7 +18,11 @@ from eval_factory.core.results import Provenance, Score, Scores, Spent, TaskResu
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown, prose
 from eval_factory.report import result_sentences, verdicts
-from eval_factory.report.result_sentences import MAX_ON_SCREEN, asked_again_lines
+from eval_factory.report.asked_again_sentences import (
+    MAX_ON_SCREEN,
+    asked_again_lines,
+    choice_order_line,
+)
 
 MAX_NOTES = 5  # the maximum number of notes in a summary
 _MAX_CAUSES = 5  # the maximum number of causes of failures in a summary
@@ -62,7 +66,7 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     if result.clinicians is not None:
         yield result_sentences.clinician_headline(result.clinicians)
     yield from _if_known(result_sentences.floor_line(result))
-    yield from _if_known(result_sentences.choice_order_line(result))
+    yield from _if_known(choice_order_line(result))
     yield from asked_again_lines(validity.asked_again, max_families)
     yield from _if_known(result_sentences.stopping_line(result))
     yield from _other_split_lines(result)

@@ -16,11 +16,11 @@ from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import atomic_file, renamed_together, write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
+from eval_factory.report.asked_again_sentences import LostAnswers
 from eval_factory.report.page.document import ShownResult, page
 from eval_factory.report.page.instance_data import InstancePacker
 from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import own_benchmark_description, result_in
-from eval_factory.report.result_sentences import LostAnswers
 from eval_factory.report.summary import markdown_report
 
 

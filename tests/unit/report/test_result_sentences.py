@@ -23,6 +23,7 @@ from eval_factory.core.results import (
 )
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import documents, result_sentences
+from eval_factory.report.asked_again_sentences import choice_order_line
 from eval_factory.report.reader import load_result
 from eval_factory.report.summary import markdown_report, result_summary
 from facts import each_says, says
@@ -387,14 +388,12 @@ ORDERS = results.ChoiceOrders(
 )
 def test_the_order_of_choices(orders: results.ChoiceOrders | None, told: str | None) -> None:
     both = {"exact_match": SHARE, f"exact_match{results.ALL_ORDERS}": SHARE}
-    assert result_sentences.choice_order_line(made(scores=both, choice_orders=orders)) == told
+    assert choice_order_line(made(scores=both, choice_orders=orders)) == told
 
 
 def test_beside_what_an_order_changes_stands_what_the_same_words_change() -> None:
     orders = replace(ORDERS, same_words=results.Share(0.25, 8))
-    line = result_sentences.choice_order_line(
-        made(scores={"exact_match": SHARE}, choice_orders=orders)
-    )
+    line = choice_order_line(made(scores={"exact_match": SHARE}, choice_orders=orders))
     says(str(line), "same words", "2 of 8")
 
 
@@ -402,9 +401,7 @@ def test_the_order_of_choices_stands_in_each_report_and_is_read_again(tmp_path: 
     shuffled = made(choice_orders=ORDERS)
     plain = made()
     rundir = RunDir(Path("x"))
-    assert f"\n  {result_sentences.choice_order_line(shuffled)}\n" in result_summary(
-        shuffled, rundir
-    )
+    assert f"\n  {choice_order_line(shuffled)}\n" in result_summary(shuffled, rundir)
     says(markdown_report(shuffled), "order of the choices", "3 orders, 30 questions")
     assert "over all orders" not in markdown_report(shuffled)
     assert "rder of the choices" not in markdown_report(plain) + result_summary(plain, rundir)

@@ -29,7 +29,14 @@ from eval_factory.core.annotations import RatingChoice, Sample, ShownAnswer
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.core.signs import SIGNS
-from eval_factory.report import documents, papers, result_sentences, verdicts
+from eval_factory.report import (
+    asked_again_sentences,
+    documents,
+    papers,
+    result_sentences,
+    verdicts,
+)
+from eval_factory.report.asked_again_sentences import LostAnswers
 from eval_factory.report.drawing import page_css, svg
 from eval_factory.report.page.instance_data import (
     InstanceBlocks,
@@ -39,7 +46,6 @@ from eval_factory.report.page.instance_data import (
 )
 from eval_factory.report.plots import plots_of
 from eval_factory.report.reader import StoredResult, own_benchmark_description
-from eval_factory.report.result_sentences import LostAnswers
 
 # Placeholders in a rendered template, which `render_page` replaces after the redaction.
 _STYLE = "\0style\0"
@@ -104,7 +110,9 @@ def page(
         shown=shown,
         comparison=comparison,
         with_texts=with_texts,
-        words=result_sentences,  # a module whose functions the templates call
+        # The templates call the functions of these three modules.
+        words=result_sentences,
+        asked_again_words=asked_again_sentences,
         verdicts=verdicts,
         spent_names=[field.name for field in fields(Spent) if field.name != "cost"],
         asdict=asdict,

@@ -21,8 +21,12 @@ from eval_factory.core.asked_again_records import (
 )
 from eval_factory.core.enums import RunStatus
 from eval_factory.core.results import TaskResult
+from eval_factory.report.asked_again_sentences import (
+    MAX_ON_SCREEN,
+    LostAnswers,
+    asked_again_lines,
+)
 from eval_factory.report.reader import load_result
-from eval_factory.report.result_sentences import MAX_ON_SCREEN, LostAnswers, asked_again_lines
 from eval_factory.report.summary import markdown_report
 from facts import each_says, says
 from stored_results import instance, result, written
