@@ -378,8 +378,8 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     Raises:
         EvalFactoryError: A folder has no result.
     """
-    from eval_factory.report.plots import plots_of
     from eval_factory.report.reader import load_result
+    from eval_factory.report.result_plots import plots_of
 
     results = [load_result(folder).result for folder in folders]
     if len(results) == 1:

@@ -44,8 +44,8 @@ from eval_factory.report.page.instance_data import (
     PageMedia,
     media_columns,
 )
-from eval_factory.report.plots import plots_of
 from eval_factory.report.reader import StoredResult, own_benchmark_description
+from eval_factory.report.result_plots import plots_of
 
 # Placeholders in a rendered template, which `render_page` replaces after the redaction.
 _STYLE = "\0style\0"

@@ -28,8 +28,8 @@ from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.core.safe_files import json_line, open_regular
 from eval_factory.core.secrets import REDACTED
 from eval_factory.core.signs import ANSWER_SIGNS, DISAGREE, HARM, NOT_MET, SIGNS, UNDECIDED
-from eval_factory.report.plots import InstanceNumbers
 from eval_factory.report.reader import instance_record
+from eval_factory.report.result_plots import InstanceNumbers
 
 # dict from the media type of a picture to Pillow's name of the format
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}

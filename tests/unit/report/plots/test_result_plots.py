@@ -18,7 +18,7 @@ from eval_factory.core.results import (
     TaskResult,
 )
 from eval_factory.report.drawing import Drawing
-from eval_factory.report.plots import InstanceNumbers, plots_of
+from eval_factory.report.result_plots import InstanceNumbers, plots_of
 from facts import says
 from stored_results import instance, result
 
