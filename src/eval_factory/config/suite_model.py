@@ -414,7 +414,7 @@ def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dic
     return {**target, "api_endpoint": endpoint}
 
 
-def words_of(serve: Mapping[str, Any]) -> tuple[str, ...]:
+def command_words(serve: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the words of the server's command, with `{port}` and `{replica}` not yet replaced."""
     return tuple(shlex.split(_command(serve)))
 
@@ -427,12 +427,12 @@ def health_url(serve: Mapping[str, Any]) -> str:
     return f"http://127.0.0.1:{PORT}{health}"
 
 
-def variables_of(serve: Mapping[str, Any]) -> list[str]:
+def inherited_variables(serve: Mapping[str, Any]) -> list[str]:
     """Return the names of the variables that a server inherits from the user's environment."""
     return [entry for entry in serve["env"] if "=" not in entry]
 
 
-def server_variables(serve: Mapping[str, Any]) -> dict[str, str]:
+def stated_variables(serve: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables that a server gets with the values that `serve` states."""
     return dict(entry.split("=", 1) for entry in serve["env"] if "=" in entry)
 

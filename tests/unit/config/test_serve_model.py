@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from eval_factory.config import suite_model
 from eval_factory.config.merge import with_defaults
-from eval_factory.config.suite_model import ServeSection, served_lines, words_of
+from eval_factory.config.suite_model import ServeSection, command_words, served_lines
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import make_plan
@@ -101,8 +101,8 @@ def test_words_of_the_command_and_variables() -> None:
     serve = with_defaults(
         DEFAULTS, {"command": "a --json '{\"x\": 1}' --url=h:{port}", "machine_options": "--gpus 2"}
     )
-    assert words_of(serve) == ("a", "--json", '{"x": 1}', "--url=h:{port}", "--gpus", "2")
-    assert words_of({**serve, "machine_options": None})[-1] == "--url=h:{port}"
+    assert command_words(serve) == ("a", "--json", '{"x": 1}', "--url=h:{port}", "--gpus", "2")
+    assert command_words({**serve, "machine_options": None})[-1] == "--url=h:{port}"
     assert suite_model.health_url(serve) == "http://127.0.0.1:{port}/health"
     assert (
         suite_model.health_url({**serve, "health": "http://localhost:{port}/x"})
@@ -111,8 +111,8 @@ def test_words_of_the_command_and_variables() -> None:
     named = ServeSection.model_validate(
         {"env": ["HF_TOKEN", "CUDA_VISIBLE_DEVICES={replica}", "X="]}
     ).model_dump()
-    assert suite_model.variables_of(named) == ["HF_TOKEN"]
-    assert suite_model.server_variables(named) == {"CUDA_VISIBLE_DEVICES": "{replica}", "X": ""}
+    assert suite_model.inherited_variables(named) == ["HF_TOKEN"]
+    assert suite_model.stated_variables(named) == {"CUDA_VISIBLE_DEVICES": "{replica}", "X": ""}
 
 
 def test_a_dry_run_shows_it() -> None:

@@ -66,7 +66,8 @@ def record_of(file: Path) -> Mapping[str, Any]:
 class NextAction(Enum):
     """The action that follows the end of a cell's process.
 
-    RESTART_AFTER_PROBE and PAUSE_ENDPOINT both pause the cell's limit group. A start that ends with
+    RESTART_AFTER_PROBE and PAUSE_ENDPOINT both pause the cell's limit group: no cell that shares
+    the limits of the endpoint starts until the endpoint answers a probe. A start that ends with
     RESTART_AFTER_PROBE always counts towards `max_attempts`. A start that ends with PAUSE_ENDPOINT
     counts only if the endpoint answers the first probe of the pause.
     """
@@ -88,16 +89,19 @@ class Outcome:
     # why the cell is not complete, or why its result is not reportable
     reason: str | None = None
     exit_code: int = 0  # the exit code that `run_eval` would have had
-    counts: bool = True  # True if this start of the cell counts towards `max_attempts`
+    # True if this start of the cell counts towards `max_attempts`
+    counts_as_attempt: bool = True
 
 
-def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_result: bool) -> Outcome:
+def outcome_of(
+    code: int, record: Mapping[str, Any], *, may_try_again: bool, has_result: bool
+) -> Outcome:
     """Return the outcome of a cell's process.
 
     Args:
         code: the exit code of the process; minus the signal's number if a signal killed it.
         record: the process's record of its end; empty if the process wrote none.
-        may_try: True if the cell may have another attempt after this one.
+        may_try_again: True if the cell may have another attempt after this one.
         has_result: True if the cell's folder holds a partial result of an earlier attempt.
     """
     if record.get("status") is not None:  # the process wrote a result
@@ -109,7 +113,7 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
             return Outcome(NextAction.NOTHING, RunStatus.COMPLETE, reason, code)
         # The result has gaps: another attempt repeats the failed requests.
         gaps = reason or "some requests failed; the same command sends these requests again"
-        next_action = NextAction.RESTART_AFTER_PROBE if may_try else NextAction.NOTHING
+        next_action = NextAction.RESTART_AFTER_PROBE if may_try_again else NextAction.NOTHING
         return Outcome(next_action, RunStatus.PARTIAL, gaps, NotReportableError.exit_code)
     # Without a record, 1 is the exit code of Python, which could not import eval-factory.
     if not record and code == 1:
@@ -123,18 +127,18 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
         status_if_stopped = RunStatus.PARTIAL if has_result else RunStatus.MISSING
         return Outcome(NextAction.NOTHING, status_if_stopped, reason, code)
     if code == BusyError.exit_code:
-        return Outcome(NextAction.WAIT_FOR_FOLDER, status, reason, code, counts=False)
+        return Outcome(NextAction.WAIT_FOR_FOLDER, status, reason, code, counts_as_attempt=False)
     # The two errors about endpoints have the exit code of a PrerequisiteError.
     if code == PrerequisiteError.exit_code:
         if error.get("type") == EndpointUnreachableError.__name__:
-            return Outcome(NextAction.PAUSE_ENDPOINT, status, reason, code, counts=False)
+            return Outcome(NextAction.PAUSE_ENDPOINT, status, reason, code, counts_as_attempt=False)
         if error.get("type") == EndpointRefusedError.__name__:
             return Outcome(NextAction.STOP_TARGET, status, reason, code)
     if code in (PrerequisiteError.exit_code, ConfigError.exit_code):
         return Outcome(NextAction.NOTHING, status, reason, code)
     # helm-run failed, or a signal killed the process: another attempt may succeed.
     exit_code = code if code in (HelmError.exit_code, DEFECT_EXIT_CODE) else HelmError.exit_code
-    next_action = NextAction.RESTART if may_try else NextAction.NOTHING
+    next_action = NextAction.RESTART if may_try_again else NextAction.NOTHING
     return Outcome(next_action, status, reason, exit_code)
 
 
@@ -156,7 +160,7 @@ def _reason_of(code: int, message: str | None) -> str:
     return reason
 
 
-_TICK_S = 0.1  # the interval between two rounds of the loop, in seconds
+_TICK_S = 0.1  # the maximum time that one round of the loop waits for changes, in seconds
 _FOLDER_CHECK_INTERVAL_S = 2.0  # the interval between two attempts to lock a folder, in seconds
 _INTERRUPTED = "interrupted"
 
@@ -195,8 +199,8 @@ class Work:
         status: RunStatus,
         exit_code: int,
         reason: str | None,
-        attempts: int = 0,
         *,
+        starts: int = 0,
         collected: bool = False,
         tries_again: bool = False,
     ) -> None:
@@ -207,13 +211,14 @@ class Work:
             status: the status of the cell.
             exit_code: the exit code that `run_eval` would have had.
             reason: why the cell is not complete, or why its result is not reportable.
-            attempts: the number of times that the cell was started.
+            starts: the number of times that the cell was started; events and reports call this
+                number `attempt` or `attempts`.
             collected: True if the run was complete already, so that the last start only collected
                 its result and sent no request.
             tries_again: True if the cell waits for its next start: it then gets no report yet.
         """
         report = CellReport.of(
-            planned.cell, status, reason, attempts, exit_code=exit_code, collected=collected
+            planned.cell, status, reason, starts, exit_code=exit_code, collected=collected
         )
         if not tries_again:
             self.reports[planned.number] = report
@@ -459,14 +464,16 @@ class CellLoop:
         record = record_of(unfinished.record)
         wrote_result = record.get("status") is not None
         attempts_with_this = unfinished.counted_attempts + 1
-        may_try = attempts_with_this < self.work.suite.max_attempts
-        outcome = outcome_of(code, record, may_try=may_try, has_result=unfinished.has_result)
+        may_try_again = attempts_with_this < self.work.suite.max_attempts
+        outcome = outcome_of(
+            code, record, may_try_again=may_try_again, has_result=unfinished.has_result
+        )
         if outcome_if_no_result is not None and not wrote_result:
             if unfinished.has_result:
                 outcome = replace(outcome_if_no_result, status=RunStatus.PARTIAL)
             else:
                 outcome = outcome_if_no_result
-        if outcome.counts:
+        if outcome.counts_as_attempt:
             unfinished.counted_attempts += 1
         unfinished.has_result = unfinished.has_result or wrote_result
         unfinished.last_outcome = outcome
@@ -476,7 +483,7 @@ class CellLoop:
             outcome.status,
             outcome.exit_code,
             outcome.reason,
-            unfinished.starts,
+            starts=unfinished.starts,
             collected=unfinished.was_complete_at_start,
             tries_again=tries_again,
         )
@@ -576,11 +583,10 @@ class CellLoop:
         The cells then start again and reuse the answers that they already have. If no new server
         starts, the cells end.
         """
-        if (
-            self.server is None
-            or not (self._waiting or self._running)
-            or self.server.why_lost() is None
-        ):
+        if self.server is None:
+            return
+        has_cells_left = self._waiting or self._running
+        if not has_cells_left or self.server.why_lost() is None:
             return
         lost = "the server of its model was lost"
         self._end_running(
@@ -589,7 +595,7 @@ class CellLoop:
                 RunStatus.MISSING,
                 lost,
                 PrerequisiteError.exit_code,
-                counts=False,
+                counts_as_attempt=False,
             )
         )
         try:
@@ -640,7 +646,7 @@ class CellLoop:
                 final_status,
                 exit_code,
                 reason,
-                unfinished.starts,
+                starts=unfinished.starts,
                 collected=unfinished.was_complete_at_start,
             )
             # An interrupt may come after a cell is in `_running`, but before its process starts.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from eval_factory.core.errors import EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.safe_files import json_line
@@ -50,6 +51,7 @@ class EndpointProbe:
 
         At most `_PROBES_AT_ONCE` endpoints are probed at the same time.
         """
+        # each endpoint with the environment variables of its cell, by `_probe_key` of the endpoint
         probes: dict[str, tuple[EndpointSettings, Mapping[str, str]]] = {}
         for planned in cells:
             env = {**self.env, **credentials_report(planned.plan, self.env).added_keys}
@@ -125,6 +127,14 @@ class News(Enum):
     GIVEN_UP = "the endpoint has not answered for `max_outage_s` seconds"
 
 
+class GroupNews(NamedTuple):
+    """A change in the state of a paused limit group."""
+
+    group: str  # the name of the limit group
+    news: News
+    reason: str  # the reason of the pause
+
+
 @dataclass
 class _Pause:
     """The pause of a limit group: its cells wait for an endpoint."""
@@ -158,17 +168,16 @@ class EndpointPauses:
         """Pause the cell's group until the endpoint of the cell's model has answered a probe."""
         self.pauses.setdefault(planned.group, _Pause(planned, reason, self.clock()))
 
-    def news(self) -> list[tuple[str, News, str]]:
+    def news(self) -> list[GroupNews]:
         """Start the probes that are due, and return the changes since the last call.
 
-        Each change is a tuple (limit group, news, reason of the pause). Any news except `GONE` ends
-        the pause: the caller may then start cells of the group again.
+        Any news except `GONE` ends the pause: the caller may then start cells of the group again.
         """
         all_news = []
         for group, pause in list(self.pauses.items()):
             news = self._news_of(pause)
             if news is not None:
-                all_news.append((group, news, pause.reason))
+                all_news.append(GroupNews(group, news, pause.reason))
                 if news is not News.GONE:
                     del self.pauses[group]
         return all_news

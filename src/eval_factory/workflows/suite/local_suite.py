@@ -1,4 +1,8 @@
-"""Runs the cells of a suite on this machine, and starts model servers for them if needed."""
+"""Runs the cells of a suite on this machine, and starts model servers for them if needed.
+
+A cell is one evaluation of one target. In the suite's file, a target may have a section `serve`
+with the command of a server for its model. The suite then starts the server for the target's cells.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from eval_factory.config.suite import Suite
 from eval_factory.config.suite_model import (
     LAUNCH,
+    command_words,
     health_url,
-    server_variables,
-    variables_of,
-    words_of,
+    inherited_variables,
+    stated_variables,
 )
 from eval_factory.core.budget import SpendingTracker
 from eval_factory.core.enums import RunStatus
@@ -85,15 +89,16 @@ def run_by_server(
                 cells.append(planned)
         if not cells:
             continue
-        if not work.options.fresh and all(is_complete_run(planned.plan) for planned in cells):
+        all_are_complete = all(is_complete_run(planned.plan) for planned in cells)
+        if all_are_complete and not work.options.fresh:
             # The results of these cells are only collected: no request needs a server.
             run(work, cells, no_server)
             continue
-        if work.stopped is not None:
+        if work.stopped is not None:  # a limit of the suite is reached
             exit_code = NotReportableError.exit_code
             work.report_unstarted(cells, RunStatus.MISSING, exit_code, work.stopped)
             continue
-        for name in variables_of(serve):
+        for name in inherited_variables(serve):
             if name not in work.env:
                 say(f"warning: the server of {target}: the variable {name} (serve.env) is not set")
         with ServedModel(
@@ -116,10 +121,10 @@ def server_spec(
 ) -> ServerSpec:
     """Return the settings of the server of one target; `cells` are the target's cells."""
     serve = suite.serve[target]
-    variables = variables_of(serve)
+    inherited_names = inherited_variables(serve)
     # In a Slurm job, the words of the command that starts the server as a step of the job.
     launch = tuple(serve.get(LAUNCH, ()))
-    secret_names = {HUB_TOKEN, *filter(names_a_secret, variables)}
+    secret_names = {HUB_TOKEN, *filter(names_a_secret, inherited_names)}
     for planned in cells:
         secret_names.update(planned.plan.evaluation.key_names())
     # The server gets the variables for programs, files, GPUs and the Slurm job, and the variables
@@ -129,10 +134,12 @@ def server_spec(
         prefixes = (*prefixes, "SLURM_")
     passed_on = {}
     for name, value in env.items():
-        if not names_a_secret(name) and (name in ALLOWED_VARIABLES or name.startswith(prefixes)):
+        # `ALLOWED_VARIABLES` are the variables that every process of eval-factory may get
+        is_allowed = name in ALLOWED_VARIABLES or name.startswith(prefixes)
+        if is_allowed and not names_a_secret(name):
             passed_on[name] = value
     passed_on["PYTHONUNBUFFERED"] = "1"  # the server's log shows each line at once
-    for name in variables:
+    for name in inherited_names:
         if name in env:
             passed_on[name] = env[name]
     secrets = set()  # these values are removed from the server's log
@@ -142,18 +149,18 @@ def server_spec(
             secrets.add(value)
     return ServerSpec(
         name=target,
-        words=words_of(serve),
+        words=command_words(serve),
         health=health_url(serve),
         log=suite.folder.server_log(target),
         env=passed_on,
-        settings=server_variables(serve),
+        settings=stated_variables(serve),
         secrets=tuple(sorted(secrets)),
         launch=launch,
         **{name: serve[name] for name in _SERVE_KEYS},
     )
 
 
-def _settle_unreachable(
+def _pause_or_fail_unreachable(
     work: Work, cells: Sequence[PlannedCell], probe: EndpointProbe, pauses: EndpointPauses
 ) -> None:
     """Pause, or report as failed, each cell with an endpoint whose probe failed.
@@ -202,8 +209,9 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         if not options.no_preflight and served is None:
             probe.probe_all(cells)
         tracker = None
-        if suite.budget:  # the spending of all cells in earlier invocations counts too
-            tracker = SpendingTracker(suite.budget, spent_before(work.cells, say), began=work.began)
+        if suite.budget:  # the suite has a limit
+            spent = spent_before(work.cells, say)  # in this and in earlier invocations
+            tracker = SpendingTracker(suite.budget, spent, began=work.began)
         limit_server = stack.enter_context(LimitServer(limits_by_name, tracker))
         limits = {}
         for planned, names_by_role in zip(cells, limit_names_of_cells, strict=True):
@@ -231,7 +239,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         if served is None or options.no_preflight:
             for planned in cells:
                 probed[planned.number] = probe.roles_that_answered(planned)
-        loop = CellLoop(work, runs, pauses, probed, limits, tracker, served)
-        _settle_unreachable(work, cells, probe, pauses)
+        loop = CellLoop(work, runs, pauses, probed, limits=limits, tracker=tracker, server=served)
+        _pause_or_fail_unreachable(work, cells, probe, pauses)
         loop.add(planned for planned in cells if planned.number not in work.reports)
         loop.run()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.config.evaluation import build_evaluation
 from eval_factory.config.rules import data_faults
@@ -34,6 +34,8 @@ _MAX_NAMES = 4  # the maximum number of names in a text about several cells
 @dataclass(frozen=True)
 class CheckedCell:
     """A cell with its plan, and everything that keeps the cell from running.
+
+    A cell is one evaluation of one target.
 
     Attributes:
         cell: the cell.
@@ -180,6 +182,8 @@ def _findings_of_keys(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], li
     for report in reports:
         # The messages are written for `run_eval`. A suite has no option --api_key_name.
         text = report.replace("with --api_key_name", "as api_key of the target")
+        # A new text begins at each line such as "no API key for judge gpt: ..."; the lines between
+        # belong to the text above them.
         missing_keys += re.split(r"\n(?=no API key)", text)
     return problems, missing_keys
 
@@ -245,7 +249,9 @@ def named_cells(chosen_cells: Sequence[Cell], all_cells: Sequence[Cell]) -> str:
         for cell in all_cells:
             if getattr(cell, kind) in values:
                 all_with_values.add(cell.name)
-        if all_with_values == chosen_names and len(values) < len(chosen_cells):
+        # If each value has only one of the chosen cells, the names of the cells are clearer.
+        has_fewer_values = len(values) < len(chosen_cells)
+        if all_with_values == chosen_names and has_fewer_values:
             return f"every cell of {first_of(values, _MAX_NAMES)}"
     return first_of([cell.name for cell in chosen_cells], _MAX_NAMES)
 
@@ -330,21 +336,30 @@ def limits_of(
     for endpoints, model_group in runs:
         names: dict[str, str] = {}
         for endpoint in endpoints:
-            for role, name, limit in _limits_of_endpoint(endpoint, model_group):
-                names[role] = name
-                limits[name] = _smaller(limits.get(name, limit), limit)
+            for named in _limits_of_endpoint(endpoint, model_group):
+                names[named.role] = named.name
+                if named.name in limits:
+                    limits[named.name] = _smaller(limits[named.name], named.limit)
+                else:
+                    limits[named.name] = named.limit
         names_of_runs.append(names)
     return limits, names_of_runs
 
 
-def _limits_of_endpoint(
-    endpoint: EndpointSettings, model_group: str | None
-) -> list[tuple[str, str, EndpointLimits]]:
-    """Return the limits of an endpoint as tuples (role, name, limit).
+class _NamedLimit(NamedTuple):
+    """The limits of an endpoint or of one of its servers, with their names."""
 
-    The first tuple is the limit of all servers of the endpoint together. If the endpoint has
-    several servers, a tuple for each server follows. `parallelism` applies to all servers together;
-    the numbers of requests and tokens a minute apply to each server.
+    role: str  # the role of the endpoint; for one of several servers `ROLE at server NUMBER`
+    name: str  # endpoints with the same name share the limits
+    limit: EndpointLimits
+
+
+def _limits_of_endpoint(endpoint: EndpointSettings, model_group: str | None) -> list[_NamedLimit]:
+    """Return the limits of an endpoint.
+
+    The first entry is the limit of all servers of the endpoint together. If the endpoint has
+    several servers, an entry for each server follows. `parallelism` applies to all servers
+    together; the numbers of requests and tokens a minute apply to each server.
     """
     servers = []
     for url in endpoint.urls:
@@ -359,11 +374,11 @@ def _limits_of_endpoint(
     # The first name is that of all servers together. Further names exist only with several servers.
     role_of_all, *role_of_each = limit_names(endpoint.role, len(servers))
     if not role_of_each:
-        return [(role_of_all, group, limit)]
+        return [_NamedLimit(role_of_all, group, limit)]
     limit_of_all = replace(limit, requests_per_minute=None, tokens_per_minute=None)
-    limits = [(role_of_all, group, limit_of_all)]
+    limits = [_NamedLimit(role_of_all, group, limit_of_all)]
     for role, server in zip(role_of_each, servers, strict=True):
-        limits.append((role, server, limit))
+        limits.append(_NamedLimit(role, server, limit))
     return limits
 
 
@@ -372,11 +387,12 @@ def _smaller(first: EndpointLimits, second: EndpointLimits) -> EndpointLimits:
 
     A number that only one of the two limits states is used. A number that neither states is None.
     """
-    smallest: list[Any] = []
-    for numbers in zip(vars(first).values(), vars(second).values(), strict=True):
+    smaller: dict[str, Any] = {}
+    for name in vars(first):
         stated = []
-        for number in numbers:
+        for limit in (first, second):
+            number = getattr(limit, name)
             if number is not None:
                 stated.append(number)
-        smallest.append(min(stated, default=None))
-    return EndpointLimits(*smallest)
+        smaller[name] = min(stated, default=None)
+    return EndpointLimits(**smaller)

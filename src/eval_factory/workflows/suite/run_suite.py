@@ -89,9 +89,8 @@ def run_suite(
     with locked(suite.folder):
         write_configs(suite)
         redactor = redactor_of_all(plans, env)
-        work = Work(
-            suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor
-        )
+        journal = SuiteJournal(suite.folder, redactor, screen)
+        work = Work(suite, options, env=env, journal=journal, cells=cells, redactor=redactor)
         cell_names = [cell_fields(planned.cell) for planned in cells]
         cell_names += [cell_fields(reused_cell) for reused_cell in suite.reused]
         interrupted = False
@@ -129,7 +128,8 @@ def collect_finished(work: Work, folders_of_identity: Mapping[str, tuple[Path, .
         if result is None:
             source = source_for(planned.plan, folders_of_identity)
         if source is not None:
-            if not copy_finished_run(source, planned.plan.rundir.root, work.suite.folder):
+            was_copied = copy_finished_run(source, planned.plan.rundir.root, work.suite.folder)
+            if not was_copied:
                 work.journal.say(
                     f"{planned.cell.name}: not reused: another process works in {source} "
                     f"or {planned.plan.rundir.root}"

@@ -76,7 +76,8 @@ def run_as_job(
     suite = suite_of(evaluation, plan, env)
     claim(plan.rundir)
     folder = RunSuiteDir(suite.folder.root)
-    # A wave is a submitted job array. The job of an open wave may have the lock.
+    # A wave is a submitted job array. It is open while its tasks may still be in Slurm: a task may
+    # then have locked the folder.
     if not SlurmStore(folder).has_open_waves():
         # Raises BusyError if another process on this machine is running the same evaluation.
         with plan.rundir.locked():

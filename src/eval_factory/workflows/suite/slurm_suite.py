@@ -1,6 +1,9 @@
 """Runs a suite on Slurm: submits the unfinished cells as jobs, and reports the cells that have
 ended.
 
+Each submission is one or more job arrays. A submitted array is called a wave. A task of an array
+runs one cell, or all cells of a target whose model server the task starts.
+
 All state is in the suite's folder, so that a later command can continue the suite.
 """
 
@@ -18,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.config.suite import Suite
-from eval_factory.config.suite_model import LAUNCH, variables_of
+from eval_factory.config.suite_model import LAUNCH, inherited_variables
 from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.plain_yaml import to_yaml
@@ -139,8 +142,8 @@ class SlurmInvocation:
         `states`: the state of each run, by the name of the run.
         """
         cells = {run_name(planned): planned for planned in self.work.unreported}
-        queued = {name for name, state in states.items() if isinstance(state, (Waiting, Started))}
-        self._end_outdated(queued, cells.keys())
+        in_slurm = {name for name, state in states.items() if isinstance(state, (Waiting, Started))}
+        self._end_outdated(in_slurm, cells.keys())
         to_submit = []
         for name, planned in cells.items():
             state = states.get(name, Lost())  # a run that was never submitted has no state
@@ -151,7 +154,7 @@ class SlurmInvocation:
                     "correct suite.slurm"
                 )
                 self.work.report_end(planned, RunStatus.FAILED, ConfigError.exit_code, reason)
-            elif name not in queued and not self._has_ended(planned, state):
+            elif name not in in_slurm and not self._has_ended(planned, state):
                 to_submit.append(planned)
         # Deletes the keys of ended job arrays. For each array with queued tasks, submits a job that
         # deletes the keys later.
@@ -159,17 +162,17 @@ class SlurmInvocation:
         if to_submit:
             self._submit(to_submit)
 
-    def _end_outdated(self, queued: AbstractSet[str], current: AbstractSet[str]) -> None:
-        """Cancel each queued run whose cell has another configuration now.
+    def _end_outdated(self, in_slurm: AbstractSet[str], current: AbstractSet[str]) -> None:
+        """Cancel each run in Slurm whose cell has another configuration now.
 
         Args:
-            queued: the names of the queued runs.
+            in_slurm: the names of the runs whose task waits or runs.
             current: the names of the runs of the cells without a report.
         """
         cells_of_current = {cell_of(name) for name in current}
-        for name in queued - current:
-            # The name of a run contains a digest of its settings: the cell of this queued run has
-            # a current run with other settings.
+        for name in in_slurm - current:
+            # The name of a run contains a digest of its settings. If the cell also has a current
+            # run, the run in Slurm has other settings.
             if cell_of(name) in cells_of_current:
                 self.work.journal.say(
                     f"{cell_of(name)}: its configuration has changed: its old job is ended first"
@@ -194,7 +197,7 @@ class SlurmInvocation:
         self.submitted.update(run.name for run in runs)
 
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
-        """Report the end of a cell that is not queued, and return True, if the cell has ended.
+        """Report the cell and return True if it has ended. The cell has no task in Slurm.
 
         A cell has ended in three cases: its run is complete; its run ended after this invocation
         submitted the run; or the last of `max_attempts` submissions was lost.
@@ -204,7 +207,11 @@ class SlurmInvocation:
         if end is not None and end.status == RunStatus.COMPLETE:
             if is_complete_run(planned.plan):
                 self.work.report_end(
-                    planned, RunStatus.COMPLETE, end.exit_code, end.reason, end.attempts
+                    planned,
+                    RunStatus.COMPLETE,
+                    end.exit_code,
+                    end.reason,
+                    starts=end.attempts,
                 )
                 return True
             end = None  # somebody has deleted the folder of the run: the cell is submitted again
@@ -216,12 +223,16 @@ class SlurmInvocation:
                 status = RunStatus.PARTIAL
             elif end.status == RunStatus.MISSING:
                 status = RunStatus.MISSING
-            self.work.report_end(planned, status, end.exit_code, end.reason, end.attempts)
+            self.work.report_end(planned, status, end.exit_code, end.reason, starts=end.attempts)
             return True
         if self.submitted[name] < self.work.suite.max_attempts:
             return False
         self.work.report_end(
-            planned, RunStatus.MISSING, NotReportableError.exit_code, _LOST, self.submitted[name]
+            planned,
+            RunStatus.MISSING,
+            NotReportableError.exit_code,
+            _LOST,
+            starts=self.submitted[name],
         )
         return True
 
@@ -354,6 +365,7 @@ def document_of(planned: PlannedCell, sharing_tasks: int) -> dict[str, Any]:
     limits = {name: max(1, limit // sharing_tasks) for name, limit in _limits(planned).items()}
     document["config"]["output_dir"] = str(planned.plan.rundir.root.absolute())
     document["config"]["params"]["parallelism"] = limits.pop("parallelism")
+    # without `parallelism`, only the limits of requests and tokens a minute are left
     document["target"]["api_endpoint"] |= limits
     return document
 
@@ -370,7 +382,9 @@ def secrets_of(cells: Iterable[PlannedCell], suite: Suite) -> set[str]:
 
     The tasks get these environment variables in addition to those that every task may get.
     """
-    names = {HUB_TOKEN, CREDENTIALS_VARIABLE}.union(*map(variables_of, suite.serve.values()))
+    names = {HUB_TOKEN, CREDENTIALS_VARIABLE}
+    for serve in suite.serve.values():
+        names.update(inherited_variables(serve))
     for planned in cells:
         evaluation = planned.plan.evaluation
         names |= {*evaluation.key_names(), *evaluation.setting_names()}

@@ -137,7 +137,8 @@ class Start:
         """Check once for newer starts, and interrupt this start if a newer start exists."""
         # If the file system does not answer, the next check may succeed.
         with suppress(OSError):
-            if not self.was_replaced and not self._known_marks.issuperset(self._all_marks()):
+            new_marks = self._all_marks() - self._known_marks
+            if new_marks and not self.was_replaced:
                 self.was_replaced = True
                 self._interrupt()
 
@@ -282,7 +283,10 @@ def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[ExecutorRun]) -> Sui
         cells.append(Cell(target, evaluation, document, Path(document["config"]["output_dir"])))
         log = folder.cell_log(target, evaluation)
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.symlink_to(os.path.relpath(os.path.realpath(run.log), os.path.realpath(log.parent)))
+        # A relative path holds if the suite is moved. It is computed from real paths, because `..`
+        # in a link leads to the parent of the real folder.
+        real_log = os.path.realpath(run.log)
+        log.symlink_to(os.path.relpath(real_log, start=os.path.realpath(log.parent)))
     return Suite(
         folder=folder,
         cells=tuple(cells),

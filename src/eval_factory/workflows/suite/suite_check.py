@@ -4,6 +4,8 @@ The check reads the suite's configuration and the folders of the cells. A cell i
 folder contains a complete result of the cell's configuration, also if the user made this result
 with `run_eval`. A result of another version of eval-factory does not count.
 
+The table of a suite has the results of its cells (`suite_results.yaml` and its other formats).
+
 Also verifies a suite: compares every file of its results with the stored checksums.
 """
 
@@ -162,11 +164,9 @@ def _check_of_cell(checked_cell: CheckedCell, reported: CellState | None) -> Cel
     if checked_cell.plan is not None:
         status, reason = _status_in_folder(checked_cell.plan)
         # The folder does not show that a cell is waiting, is running or has failed: the events do.
-        if (
-            status != RunStatus.COMPLETE
-            and reported is not None
-            and reported.status in (*GOING_ON, RunStatus.FAILED)
-        ):
+        only_in_events = (*GOING_ON, RunStatus.FAILED)
+        is_incomplete = status != RunStatus.COMPLETE
+        if is_incomplete and reported is not None and reported.status in only_in_events:
             status = reported.status
             reason = reported.reason or reason
     to_do: tuple[str, ...] = ()
@@ -280,7 +280,8 @@ def _compare_with_configuration(folder: SuiteDir, cells: Sequence[FinishedCell])
     for cell in cells:
         if cell.name not in reused_names:
             status_in_table[cell.name] = cell.status
-    for name in sorted(configured.keys() ^ status_in_table.keys()):
+    names_in_only_one = configured.keys() ^ status_in_table.keys()
+    for name in sorted(names_in_only_one):
         findings.append(
             Finding(
                 config, name, "this cell is either only in this file, or only in the suite's table"

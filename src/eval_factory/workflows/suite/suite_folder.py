@@ -238,7 +238,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
         ) from None
     say(f"asked process {pid} to stop: waiting for it ...")
     started = time.monotonic()
-    while (holder := holder_now(folder)) is not None and holder.pid == pid:
+    while _works_on(pid, folder):
         if time.monotonic() - started > MAX_CANCEL_WAIT_S:
             raise PrerequisiteError(
                 f"{folder.root}: process {pid} was asked to stop and has not ended "
@@ -250,13 +250,20 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
     return True
 
 
+def _works_on(pid: int, folder: SuiteDir) -> bool:
+    """Return True if the process with this id works on the suite now."""
+    holder = holder_now(folder)
+    return holder is not None and holder.pid == pid
+
+
 def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
     """Return True if the process ignores SIGINT. A process that a script starts with `&` does.
 
     Returns False if the status of the process cannot be read.
     """
-    # SigIgn in /proc/PID/status is a mask in hexadecimal digits. The lowest bit is for signal 1
-    # (proc_pid_status(5)).
+    # /proc/PID/status has one line such as "SigIgn: 0000000000001006". The digits are a mask in
+    # hexadecimal; its lowest bit is for signal 1 (proc_pid_status(5)). Without exactly one such
+    # line, the assignment to `(digits,)` raises a ValueError.
     try:
         lines = (proc / str(pid) / "status").read_text(encoding="utf-8").splitlines()
         (digits,) = (line.split()[1] for line in lines if line.startswith("SigIgn:"))

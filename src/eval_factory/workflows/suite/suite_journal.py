@@ -65,6 +65,7 @@ class SuiteJournal:
         self._redactor = redactor
         self._observer = observer
         self._invocation = uuid.uuid4().hex
+        # OSError: there is no file of events yet, or the file is empty, so that `seek` fails
         with contextlib.suppress(OSError):
             with self._events.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
@@ -107,7 +108,10 @@ def append_line(path: Path, line: str) -> None:
 
 
 def cell_fields(cell: Any) -> Mapping[str, str]:
-    """Return the fields of an event that identify its cell."""
+    """Return the fields of an event that identify its cell.
+
+    `cell`: any object with the attributes `target` and `evaluation`, such as a cell or its report.
+    """
     return {"target": cell.target, "evaluation": cell.evaluation}
 
 
@@ -123,7 +127,9 @@ class CellState(CellRecord):
     """The state of a cell by its last event."""
 
     status: RunStatus = RunStatus.WAITING
-    attempt: int = 0  # the number of the last attempt, from 1; 0: not started in this invocation
+    # the number of the last attempt, from 1; each start of the cell is an attempt;
+    # 0: the cell was not started in this invocation
+    attempt: int = 0
     reason: str | None = None
     # the time of the cell's last event in this invocation, in epoch seconds
     since: float | None = None

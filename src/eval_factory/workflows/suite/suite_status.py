@@ -62,6 +62,7 @@ squeue puts load on the controller of the cluster, and a journal with many answe
 read.
 """
 _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tokens")
+"""The numbers of a `progress` event: requests by their state, and tokens."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ class CellFigures:
         return cls(
             result.task,
             result.main_metric,
+            # the fields `value`, `ci_low`, `ci_high` and `n`
             **numbers_of(result.scores.get(result.main_metric)),
             reportable=result.reportable,
             identity=result.provenance.run_identity,
@@ -277,7 +279,7 @@ class SuiteReader:
             exit_code=end_event.get("exit_code"),
             cells=tuple(map(self._status_of_cell, cell_states)),
             pauses=pauses,
-            limits=_read_once(stated_limits, self.folder.config, modified_at(self.folder.config)),
+            limits=_cached_read(stated_limits, self.folder.config, modified_at(self.folder.config)),
         )
         return self.with_jobs(status)
 
@@ -326,7 +328,7 @@ class SuiteReader:
             stamp = (status, self._clock() // _INTERVAL_S)  # changes after `_INTERVAL_S` seconds
         else:
             stamp = tuple(map(modified_at, RunDir(folder).answers))
-        spent: Spending = _read_once(_spent_in, folder, stamp)
+        spent: Spending = _cached_read(_spent_in, folder, stamp)
         return spent
 
     def with_jobs(self, status: SuiteStatus) -> SuiteStatus:
@@ -336,10 +338,11 @@ class SuiteReader:
         also deletes the old files of job arrays that have no task left in Slurm. `status`: the
         status by the suite's own files.
         """
-        store = self._runs.store
+        store = self._runs.store  # the files about Slurm in the suite's folder
         if not store.exists():
             return status
-        # Slurm is asked only if a wave is open: its file with keys then still exists.
+        # A wave is a submitted job array. Slurm is asked only if a wave is open: its file with keys
+        # then still exists.
         states = self._jobs() if store.has_open_waves() else {}
         if states and status.state != RUNNING:
             # This process has not locked the suite. Another command may be submitting jobs now, and
@@ -383,7 +386,7 @@ class SuiteReader:
         `states`: the state of each run in Slurm; None if Slurm does not answer.
         """
         store = self._runs.store
-        start_marks = store.starts_in(wave, run)  # a file for each start of the run in Slurm
+        start_marks = store.starts_in(wave, run)  # a file for each start of the run in this wave
         state = None if states is None else states.get(run.name)
         task = None
         if isinstance(state, Waiting):
@@ -431,7 +434,7 @@ def _with_figures(cell: CellStatus) -> CellStatus:
     The cell is missing if its folder no longer contains the result of its last run.
     """
     written = modified_at(RunDir(cell.folder).evaluation_config)
-    figures: CellFigures | None = _read_once(figures_of, cell.folder, written)
+    figures: CellFigures | None = _cached_read(figures_of, cell.folder, written)
     if cell.identity is None or (figures is not None and figures.identity == cell.identity):
         return replace(cell, figures=figures)
     problem = "the result in its folder is of another configuration"
@@ -466,8 +469,11 @@ def _without_task(cell: CellStatus, end: RunEnd | None, *, slurm_answered: bool)
 
 
 @lru_cache(maxsize=10_000)
-def _read_once(read: Callable[[Path], Any], path: Path, _stamp: object) -> Any:
-    """Return `read(path)`. The value is cached for this stamp; a new stamp reads the path again."""
+def _cached_read(read: Callable[[Path], Any], path: Path, _stamp: object) -> Any:
+    """Return `read(path)`, from the cache if the last call had the same arguments.
+
+    `_stamp`: any value that differs if the path may have changed, such as its modification time.
+    """
     return read(path)
 
 

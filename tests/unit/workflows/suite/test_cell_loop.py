@@ -479,9 +479,9 @@ CHANCE = "NOT REPORTABLE: no better than chance\n  what to do"
 CodeAndRecord = tuple[int, dict[str, Any]]
 
 
-def after(end: CodeAndRecord, *, may_try: bool = True, has_result: bool = False) -> Outcome:
+def after(end: CodeAndRecord, *, may_try_again: bool = True, has_result: bool = False) -> Outcome:
     code, record = end
-    return outcome_of(code, record, may_try=may_try, has_result=has_result)
+    return outcome_of(code, record, may_try_again=may_try_again, has_result=has_result)
 
 
 def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -> CodeAndRecord:
@@ -506,7 +506,7 @@ def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(
     reason = "NOT REPORTABLE: no better than chance" if why else gaps
     again = Outcome(NextAction.RESTART_AFTER_PROBE, RunStatus.PARTIAL, reason, 1)
     assert after(end) == again
-    assert after(end, may_try=False) == replace(again, next_action=NextAction.NOTHING)
+    assert after(end, may_try_again=False) == replace(again, next_action=NextAction.NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -526,7 +526,7 @@ def test_what_comes_of_a_failure(
     end: CodeAndRecord, then: NextAction, status: RunStatus, counts: bool
 ) -> None:
     """Who is waited for costs no attempt."""
-    assert after(end) == Outcome(then, status, "it failed", end[0], counts=counts)
+    assert after(end) == Outcome(then, status, "it failed", end[0], counts_as_attempt=counts)
     assert after(end, has_result=True).status == "partial", "a result with gaps stays"
 
 
@@ -549,7 +549,7 @@ def test_a_reason_is_one_line_that_says_something() -> None:
 def test_bad_luck_is_forgiven(end: CodeAndRecord, reason: str, code: int) -> None:
     once = after(end)
     assert once == Outcome(NextAction.RESTART, RunStatus.FAILED, reason, code)
-    assert after(end, may_try=False) == replace(once, next_action=NextAction.NOTHING)
+    assert after(end, may_try_again=False) == replace(once, next_action=NextAction.NOTHING)
     assert after(end, has_result=True).status == "partial"
 
 

@@ -17,6 +17,7 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.workflows.suite.endpoint_pauses import (
     EndpointPauses,
     EndpointProbe,
+    GroupNews,
     News,
     ProbeAnswer,
 )
@@ -58,7 +59,7 @@ class Looked:
         self.asked += 1
         return next(self._answers)
 
-    def news_at(self, now: float) -> list[tuple[str, News, str]]:
+    def news_at(self, now: float) -> list[GroupNews]:
         """A look asks, the next one hears the answer."""
         self.now = now
         return self.pauses.news() + self.pauses.news()
