@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,7 +132,7 @@ def credentials_of(
                     f"Using {endpoint.oauth.service} OAuth token for {endpoint.role}"
                 )
             continue
-        first = endpoint.key_names[0]  # the endpoint's own variable
+        own_variable = endpoint.key_names[0]
         variable_with_key = next((name for name in endpoint.key_names if values[name]), None)
         if variable_with_key is not None:
             key = values[variable_with_key] or ""  # `or` is for mypy: the value is not None here
@@ -144,18 +144,17 @@ def credentials_of(
         stored_key = _key_in(helm_credentials.keys, endpoint, model_origins)
         helm_key = checked_secret(stored_key or "", source)
         if helm_key is not None:
-            report.added_keys[first] = helm_key
-            report.lines.append(f"{first} is not set, setting to the key of {source}")
+            report.added_keys[own_variable] = helm_key
+            report.lines.append(f"{own_variable} is not set, setting to the key of {source}")
             report.lines.append(_usage_line(source, endpoint.role, helm_key))
         elif (fallback := fallback_service(endpoint, services)) is not None:
-            report.lines.append(
-                f"{first} is not set: {fallback.service} OAuth tokens sign in {endpoint.role}"
-            )
+            tokens = f"{fallback.service} OAuth tokens"
+            report.lines.append(f"{own_variable} is not set: {tokens} sign in {endpoint.role}")
         elif set(required) & set(endpoint.key_names):
             without_key.append(endpoint)
         else:
             report.lines.append(
-                f"{first} is not set: asking {', '.join(endpoint.urls)} without a key"
+                f"{own_variable} is not set: asking {', '.join(endpoint.urls)} without a key"
             )
     report.lines += _placeholder_lines({**values, **report.added_keys}, oauth_variables)
     if without_key:
@@ -167,8 +166,7 @@ def _stripped_values(values: Mapping[str, str | None], env: Mapping[str, str]) -
     """Return the values from which white space was removed, by the name of their variable."""
     stripped = {}
     for variable, value in values.items():
-        # The default of `get` leaves out variables that are not set.
-        if value != env.get(variable, value):
+        if variable in env and env[variable] != value:
             stripped[variable] = value or ""  # None: the variable is empty or has only white space
     return stripped
 
@@ -202,41 +200,43 @@ def _variables_of(
     The dict has the OAuth variables and the variables of keys and secrets. The value is None if the
     variable is not set or empty.
     """
-    services = {endpoint.oauth.service for endpoint in endpoints if endpoint.oauth is not None}
-    pairs = product(services, (*OAUTH_SECRETS, *OAUTH_SETTINGS))
-    oauth_variables = {variable_of(service, name) for service, name in pairs}
-    names = set(oauth_variables)
+    oauth_variables = set()
+    other_variables: set[str] = set()
     for endpoint in endpoints:
-        names.update(endpoint.key_names, endpoint.secret_variables)
-    return oauth_variables, {name: secret_in(env, name) for name in sorted(names)}
+        other_variables.update(endpoint.key_names, endpoint.secret_variables)
+        if endpoint.oauth is not None:
+            for name in (*OAUTH_SECRETS, *OAUTH_SETTINGS):
+                oauth_variables.add(variable_of(endpoint.oauth.service, name))
+    names = sorted(oauth_variables | other_variables)
+    return oauth_variables, {name: secret_in(env, name) for name in names}
 
 
 def _what_to_set(endpoint: EndpointSettings) -> str:
     """Return the message that an endpoint has no key, with the variables that the user may set."""
-    first, *alternatives = endpoint.key_names
+    own_variable, *alternatives = endpoint.key_names
     if endpoint.role == MODEL_ROLE:
         return (
-            f"no API key: the environment variable {first} is not set\n"
-            f"  set it (export {first}=...) or name another one with --api_key_name"
+            f"no API key: the environment variable {own_variable} is not set\n"
+            f"  set it (export {own_variable}=...) or name another one with --api_key_name"
         )
     path = f"api_key in the entry {endpoint.role} of config.params.extra.judges"
     own_key = f"{endpoint.role}_judge_api_key"
     if own_key in Extra.model_fields:
         path = f"config.params.extra.{own_key}, or as {path}"
-    problem = f"{first} is not set"
+    problem = f"{own_variable} is not set"
     if alternatives:
-        problem = f"neither {first} nor the main key's {alternatives[0]} is set"
+        problem = f"neither {own_variable} nor the main key's {alternatives[0]} is set"
     return (
         f"no API key for judge {endpoint.role}: of its environment variables, {problem}\n"
-        f"  set it (export {first}=...), or name another one as {path}"
+        f"  set it (export {own_variable}=...), or name another one as {path}"
     )
 
 
 def _lines_about_key(endpoint: EndpointSettings, name: str, key: str) -> Iterator[str]:
     """Yield the log lines about an endpoint whose key is in the variable `name`."""
-    first = endpoint.key_names[0]
-    if name != first:
-        yield f"{first} is not set, setting to {name}"
+    own_variable = endpoint.key_names[0]
+    if name != own_variable:
+        yield f"{own_variable} is not set, setting to {name}"
     elif endpoint.role != MODEL_ROLE:
         judge = "GPT" if endpoint.role == "gpt" else endpoint.role.capitalize()
         yield (
@@ -296,7 +296,8 @@ def _key_in(
     if isinstance(deployments, Mapping):
         key_by_model = dict(deployments)
     candidates = [key_by_model.get(endpoint.model_id)]
-    if set(map(origin_of, endpoint.urls)) <= set(model_origins):
+    is_at_model = set(model_origins).issuperset(map(origin_of, endpoint.urls))
+    if is_at_model:
         organization = endpoint.model_id.partition("/")[0]
         candidates += [helm_keys.get(f"{organization}ApiKey"), helm_keys.get("openaiApiKey")]
     return next((key for key in candidates if isinstance(key, str) and key), None)

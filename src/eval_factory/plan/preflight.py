@@ -37,7 +37,7 @@ from eval_factory.tasks.oauth_services import services_in
 _TIMEOUT_S = 10.0  # the maximum wait for the answer to a probe, in seconds
 FEW_TOKENS = 1
 MORE_TOKENS = 512
-"""Two limits of output tokens in a probe. `_Probe._limits` chooses the limits to try.
+"""Two limits of output tokens in a probe. `_Probe._token_limits` chooses which to try.
 
 A limit of one token is cheapest. Reasoning models, and gateways that require a minimum, refuse such
 a low limit. A second request therefore has a higher limit.
@@ -57,6 +57,7 @@ STATUSES_OF_A_BODY = frozenset({400, 422})
 """The HTTP statuses that mean: the server does not accept the body of the request."""
 
 _NO_STATUS = 0  # stands for the HTTP status if no reply came
+# "max_tokens must be at least 16", "unsupported: max_completion_tokens", "Output limit reached"
 _MENTIONS_TOKEN_LIMIT = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
 
 
@@ -104,12 +105,21 @@ def probe(
         env=env,
         redactor=redactor,
         say=say,
-        shared_admission=lambda _: admission,
+        shared_admission=lambda _limit_name: admission,  # the same for all servers
         services=services_in(env),
     )
     probes = []
     for server in servers.all:
-        probes.append(_Probe(settings, endpoint, servers, server, env, redactor))
+        probes.append(
+            _Probe(
+                settings=settings,
+                endpoint=endpoint,
+                servers=servers,
+                server=server,
+                env=env,
+                redactor=redactor,
+            )
+        )
     outcomes = map_at_once(_Probe.outcome, probes, at_once=len(probes))
     return _joint_warning(outcomes)
 
@@ -195,13 +205,13 @@ class _Probe:
         )
         client = RetryingClient(self.settings, one_server)
         failure: RequestFailed | None = None
-        for tokens in self._limits():
-            failure = _failure_of(client, self._body(tokens, with_image=with_image))
+        for token_limit in self._token_limits():
+            failure = _failure_of(client, self._body(token_limit, with_image=with_image))
             if failure is None or failure.status not in STATUSES_OF_A_BODY:
                 break
         if failure is None:
             return None
-        messages = self.server.messages
+        messages = self.server.messages  # makes the texts of errors about this server
         # Some servers refuse a picture with the status 500.
         if with_image and "image" in failure.error_text.lower():
             raise EndpointRefusedError(
@@ -218,7 +228,7 @@ class _Probe:
             return self.endpoint.output_tokens
         return None
 
-    def _limits(self) -> tuple[int, ...]:
+    def _token_limits(self) -> tuple[int, ...]:
         """Return the limits of output tokens to try, in this order, until one is accepted."""
         if self._benchmark_limit is None:
             return (FEW_TOKENS, MORE_TOKENS)
@@ -226,9 +236,9 @@ class _Probe:
             return (self._benchmark_limit,)
         return (FEW_TOKENS, self._benchmark_limit)
 
-    def _body(self, tokens: int, *, with_image: bool) -> dict[str, Any]:
-        """Return the body of the request; `tokens`: the limit of output tokens."""
-        request: dict[str, Any] = {"prompt": PING, "max_tokens": tokens, "temperature": 0.0}
+    def _body(self, token_limit: int, *, with_image: bool) -> dict[str, Any]:
+        """Return the body of the request; `token_limit`: the limit of output tokens."""
+        request: dict[str, Any] = {"prompt": PING, "max_tokens": token_limit, "temperature": 0.0}
         if with_image:
             image = {"type": "image_url", "image_url": {"url": GREY_PICTURE}}
             parts = [{"type": "text", "text": PING}, image]
@@ -270,7 +280,8 @@ def _warning_of(
         and status in STATUSES_OF_A_BODY
         and _MENTIONS_TOKEN_LIMIT.search(failure.error_text)
     )
-    if 400 <= status < 500 and status not in RETRIED_STATUSES and not refuses_token_limit:
+    is_final = 400 <= status < 500 and status not in RETRIED_STATUSES
+    if is_final and not refuses_token_limit:
         raise EndpointRefusedError(messages.refused_preflight(status, failure.error_text))
     judge = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
     stop = endpoint.stop_after_failures

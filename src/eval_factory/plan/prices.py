@@ -168,12 +168,12 @@ def is_hosted(url: str) -> bool:
 
     Returns False for this machine, for private addresses and for the embedded demo endpoint.
     """
-    host = (urlsplit(url).hostname or "").lower()
-    if (
-        urlsplit(url).scheme not in ("http", "https")
-        or "." not in host
-        or host.endswith(_LOCAL_NAMES)
-    ):
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        return False
+    host = (parts.hostname or "").lower()
+    is_local_name = "." not in host or host.endswith(_LOCAL_NAMES)
+    if is_local_name:
         return False
     try:
         return ipaddress.ip_address(host).is_global

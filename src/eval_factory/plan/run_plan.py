@@ -61,7 +61,9 @@ RUNTIME_ONLY = frozenset(
     | _paths(
         "config.params.extra",
         "perturb_unchecked",  # allows families of changes, but changes no question
-        "judge_passport",  # identified by its digest, which is among the digests of the data
+        # the file with a judge's measured agreement with physicians; identified by its digest,
+        # which is among the digests of the data
+        "judge_passport",
         "data_dir",  # .run_state.json identifies the bundle
         "allow_code_execution",  # without this permission, there is no run at all
         "offline",
@@ -165,7 +167,8 @@ class Plan:
     def allows_longer_answers(self) -> bool:
         """True if some answers may be longer than the benchmark's limit of output tokens.
 
-        Further askings raise a lower limit to `asking_forms.MIN_ANSWER_TOKENS`.
+        A question may be asked again in other forms (further askings). In a further asking, a limit
+        below `asking_forms.MIN_ANSWER_TOKENS` is raised to this number.
         """
         extra = self.evaluation.extra
         # None: a run of an earlier version, whose further askings did not raise the limit
@@ -199,7 +202,7 @@ class Plan:
         if extra.allow_abstain:
             askings += 1
         if extra.blind_control:
-            askings += 2  # the two kinds of pictures of a blind control
+            askings += 2  # with a grey picture, and with the picture of another question
         for is_asked in (extra.options_only, extra.none_of_the_others, extra.ask_unread):
             if is_asked:
                 askings += 1
@@ -239,11 +242,17 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
     keeps_metadata = extra.keep_image_metadata or sends_as_before
     # A scenario may have a parameter `max_length` itself; the setting is then for the scenario.
     is_for_scenario = "max_length" in evaluation.task.helm.parameters
-    has_key = not endpoint.is_demo and not endpoint.oauth and endpoint.api_key is not None
+    key_names: tuple[str, ...] = ()
+    needs_no_key = endpoint.is_demo or bool(endpoint.oauth)  # an OAuth token replaces the key
+    if endpoint.api_key is not None and not needs_no_key:
+        key_names = (str(endpoint.api_key),)
+    shared = _shared_settings(
+        evaluation, endpoint, role=MODEL_ROLE, urls=endpoint.urls, earlier_servers=earlier_servers
+    )
     model = EndpointPlan(
-        **_shared_settings(evaluation, MODEL_ROLE, endpoint, endpoint.urls, earlier_servers),
+        **shared,
         endpoint_type=endpoint.type,
-        key_names=(str(endpoint.api_key),) if has_key else (),
+        key_names=key_names,
         parallelism=params.parallelism,
         top_p=params.top_p,
         max_length=None if is_for_scenario else extra.max_length,
@@ -331,14 +340,22 @@ def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
 
 def _shared_settings(
     evaluation: Evaluation,
-    role: str,
     endpoint: ApiEndpoint | Judge,
+    *,
+    role: str,
     urls: Sequence[str],
     earlier_servers: Mapping[str, RoleServers],
 ) -> dict[str, Any]:
     """Return the settings that endpoints of models and of judges have in common.
 
-    `urls`: the URLs of the endpoint's servers.
+    The keys are names of fields of `EndpointPlan`.
+
+    Args:
+        evaluation: the evaluation.
+        endpoint: the section of the configuration about the endpoint.
+        role: `model`, or the name of the judge.
+        urls: the URLs of the endpoint's servers.
+        earlier_servers: the servers of the folder's last run, by role.
     """
     params = evaluation.params
     url, servers = _named_servers(urls, earlier_servers.get(role))
@@ -375,6 +392,7 @@ def _prescribed_judges(
         model_id = deployment.partition("/")[2]
         key_setting = {}
         if default is not None:
+            # As in `jury_of`, `default.api_key` is the name of a setting.
             key_setting["api_key"] = getattr(extra, default.api_key)
             # If the default judge of this role is the same model, take its id. The id may have an
             # organization, which the endpoint requires.
@@ -409,11 +427,14 @@ def _judge_endpoint(
     params = evaluation.params
     target = evaluation.endpoint
     urls = urls_in(judge.url) or target.urls
-    shared = _shared_settings(evaluation, judge.name, judge, urls, earlier_servers)
+    shared = _shared_settings(
+        evaluation, judge, role=judge.name, urls=urls, earlier_servers=earlier_servers
+    )
     # The judge's own variable comes first, then the main key. The main key is sent only to hosts of
     # the target, and not if the user has set the judge's key to null.
     variables = [judge.api_key]
-    is_at_target = set(map(origin_of, urls)) <= set(map(origin_of, target.urls))
+    target_origins = set(map(origin_of, target.urls))
+    is_at_target = target_origins.issuperset(map(origin_of, urls))
     if is_at_target and not judge.sends_no_key:
         variables.append(target.api_key)
     if is_at_target:  # the same server needs the same headers
@@ -477,10 +498,13 @@ def identity_of(
     `earlier_servers`: the servers of the folder's last run, by role.
     """
     values = _values_with_effect(evaluation)
+    # The identity has the name of the servers: servers may be added to an endpoint, or removed,
+    # without a new identity.
     values[URL], _ = _named_servers(evaluation.endpoint.urls, earlier_servers.get(MODEL_ROLE))
     values["config.type"] = evaluation.task.name
     values["helm.arguments"] = evaluation.task.helm.arguments  # with absolute paths
     configured_judges = values.pop("config.params.extra.judges", None)
+    # the settings of each configured judge; of the default jury a dict from the role to the model
     judges: Any
     if configured_judges is None:
         judges = {}
@@ -542,7 +566,10 @@ def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
     for key, value in tree.items():
         path = f"{prefix}.{key}" if prefix else key
         is_section = isinstance(value, Mapping) and not key.startswith("params_to_")
-        leaves.extend(leaves_of(value, path) if is_section else [(path, value)])
+        if is_section:
+            leaves.extend(leaves_of(value, path))
+        else:
+            leaves.append((path, value))
     return leaves
 
 
@@ -555,7 +582,9 @@ def slug_of(model_id: str) -> str:
     The name has lower-case letters, digits, dots and hyphens. If characters were replaced or cut, a
     hash of the complete id is appended, so that two model ids never get the same name.
     """
-    slug = re.sub(r"[^a-z0-9.]+", "-", model_id.lower()).strip("-.")[:_MAX_SLUG].rstrip("-.")
+    # "Org/Model_7B (v2)" -> "org-model-7b-v2"
+    with_hyphens = re.sub(r"[^a-z0-9.]+", "-", model_id.lower()).strip("-.")
+    slug = with_hyphens[:_MAX_SLUG].rstrip("-.")
     if slug == model_id:
         return slug
     digest = hashlib.sha256(model_id.encode()).hexdigest()[:8]
@@ -581,6 +610,7 @@ def read_earlier_servers(evaluation: Evaluation, rundir: RunDir) -> dict[str, Ro
     has_several = any(len(urls_in(setting)) > 1 for setting in url_settings)
     try:
         text = rundir.run_config.read_text(encoding="utf-8")
+        # A search in the text is much faster than reading the YAML.
         if not has_several and f"\n{SERVERS_SECTION}:" not in text:
             return {}
         document = parse_own(text)
@@ -612,6 +642,7 @@ def _configured_servers(
     return servers
 
 
+# "      keep_image_metadata: false"
 _METADATA_KEY = re.compile(r"^ +keep_image_metadata:", re.MULTILINE)
 """Matches a run_config.yml of the versions that remove metadata: only these have this setting."""
 
