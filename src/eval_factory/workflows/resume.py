@@ -1,5 +1,6 @@
 """Stores the state of the last run in its output folder, so that a finished run is not repeated.
 
+After helm-run, the result is collected: its documents are made from HELM's files and the answers.
 A result is not even collected again if the collection would write the same files. Two conditions
 must be met. First, every file of the result matches its checksum. Second, everything else that a
 collection reads is unchanged: the program, its framework file, the installed packages, the data and
@@ -143,12 +144,10 @@ def finished_run(plan: Plan, data: DataRead) -> LastRunState | None:
     must exist, and the pictures that it made must be unchanged.
     """
     state = read_state(plan.rundir)
-    if (
-        state is None
-        or not state.complete
-        or state.identity != plan.identity
-        or state.versions != versions(plan.upstream)
-    ):
+    if state is None or not state.complete:
+        return None
+    has_same_versions = state.versions == versions(plan.upstream)
+    if state.identity != plan.identity or not has_same_versions:
         return None
     earlier_data = DataRead(
         bundle=state.data_bundle,
@@ -164,8 +163,12 @@ def finished_run(plan: Plan, data: DataRead) -> LastRunState | None:
         is_made_picture = file.parent == plan.rundir.made_pictures
         if is_made_picture and (not file.is_file() or sha256_of(file) != digest):
             return None
-    if not (state.runs and all(any((root / name).glob("*.json")) for name in state.runs)):
+    if not state.runs:
         return None
+    for name in state.runs:
+        has_files_of_helm = any((root / name).glob("*.json"))
+        if not has_files_of_helm:
+            return None
     return state
 
 

@@ -199,8 +199,9 @@ def other_run_text(plan: Plan) -> str | None:
                 f"{OTHER_RUN_KEY}: {folder} is a run of {other_evaluation}, "
                 f"and this run is of {this_evaluation}"
             )
-        is_measured = result.reportable or result.is_demo
-        if not is_measured or result.something_to_ask:
+        # The result of a demo is never reportable; a demo may be compared with a demo.
+        is_accepted = result.reportable or result.is_demo
+        if not is_accepted or result.something_to_ask:
             raise ConfigError(
                 f"{OTHER_RUN_KEY}: the run in {folder} is not complete, or not reportable; "
                 "run it again first"

@@ -1,8 +1,10 @@
 """Verifies that an output folder was not altered.
 
 The files are compared with their checksums. All documents are made again from HELM's files and the
-cache, and compared with the stored documents. Some differences are not findings, for example those
-that another version of eval-factory, of the errata, of the reader or of the statistics may cause.
+cache, and compared with the stored documents. A finding is a sign that a file was altered. A
+difference is no finding if another version may cause it: of eval-factory, of the errata (known
+defects of benchmarks), of the reader (the rules that find the option which an answer states), or of
+the statistics.
 """
 
 from __future__ import annotations
@@ -153,7 +155,9 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
             else:
                 notes.append(finding_or_note)
     except (EvalFactoryError, *WRONG_FILES) as error:
-        return _unreadable_folder(folder, error, findings, state_findings, tuple(notes))
+        return _unreadable_folder(
+            folder, error, findings=findings, state_findings=state_findings, notes=tuple(notes)
+        )
     # If a field of a file is known to be altered, the file's altered digest adds nothing.
     altered_files = {finding.file for finding in findings}
     findings += [finding for finding in state_findings if finding.file not in altered_files]
@@ -163,6 +167,7 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
 def _unreadable_folder(
     folder: Path,
     error: Exception,
+    *,
     findings: Sequence[Finding],
     state_findings: Sequence[Finding],
     notes: tuple[str, ...],
@@ -186,11 +191,9 @@ def _unreadable_folder(
     reason = f"the result cannot be made again: {message}"
     # A PrerequisiteError may be about this machine. Any other error of eval-factory means that a
     # file was altered.
-    if (
-        not findings
-        and isinstance(error, EvalFactoryError)
-        and not isinstance(error, PrerequisiteError)
-    ):
+    is_about_machine = isinstance(error, PrerequisiteError)
+    shows_alteration = isinstance(error, EvalFactoryError) and not is_about_machine
+    if shows_alteration and not findings:
         # The message begins with the path of the altered file. A message without a path is about
         # the configuration, which is read from run_config.yml.
         _, separator, text_after_folder = message.partition(f"{folder}/")
@@ -234,6 +237,7 @@ def _findings_and_notes(rundir: RunDir, state_findings: list[Finding]) -> Iterat
     for difference in differences(state.inputs, inputs, "inputs"):
         state_findings.append(_finding(name, difference, f"this file and {_RESULT}"))
     state_findings += _digest_findings(rundir, state.files, f"{name} (files)")
+    # `made`: the documents that are made again, in a temporary folder
     with recollected(rundir, stored) as made:
         yield from _file_findings(rundir, made, stored)
         made_complete = {"complete": not made.result.something_to_ask}
@@ -278,10 +282,12 @@ def _file_findings(
         is_page = made_path in (made.rundir.report_html, made.rundir.report_md)
         if not (rundir.root / name).is_file():
             yield finding_about_file(name, "is missing")
-        elif not (is_page and changes.may_change_pages):
-            for difference in differences_of_files(rundir.root / name, made_path):
-                if not changes.may_cause(difference):
-                    yield _finding(name, difference, source_of_field(difference.field, name))
+            continue
+        if is_page and changes.may_change_pages:
+            continue
+        for difference in differences_of_files(rundir.root / name, made_path):
+            if not changes.may_cause(difference):
+                yield _finding(name, difference, source_of_field(difference.field, name))
     for path in sorted(rundir.responses.glob("*.jsonl")):
         if not made.rundir.responses.joinpath(path.name).is_file():
             name = f"{rundir.responses.name}/{path.name}"
@@ -474,7 +480,8 @@ def _remove_new_keys(rundir: RunDir, document: Any, statement: Any) -> None:
     result = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
     known_keys = _mapping_in(result, "provenance").keys() | _provenance_in(document).keys()
     fields = _provenance_in(statement)
-    for name in [name for name in fields if name not in known_keys]:
+    new_names = fields.keys() - known_keys
+    for name in new_names:
         del fields[name]
 
 
@@ -527,6 +534,7 @@ def _digest(rundir: RunDir, name: str) -> str:
 
 # fields that results of earlier versions do not have
 _NEW_FIELDS = ("validity.urgent_notes", "validity.jury.constant")
+# "validity.notes[0]", "comparability.deviations[2].effect"
 _SENTENCES = re.compile(
     r"clinicians\.notes\[\d+\]"
     r"|comparability\.(?:reason|remarks\[\d+\]|deviations\[\d+\]\.effect)"
@@ -542,6 +550,7 @@ def is_change_of_version(difference: Difference) -> bool:
     Versions differ in the wording of sentences, and in the keys that they know. A sentence that
     only one of the two results has is a real difference.
     """
+    # A difference has its values as texts; the text of a missing value is `repr(ABSENT)`.
     is_in_both = repr(ABSENT) not in (difference.stored, difference.made)
     if is_in_both and _SENTENCES.fullmatch(difference.field):
         return True

@@ -186,7 +186,15 @@ def _make_pages(
     shown_models = {run.model: run.shown_model for run in runs}
     try:
         with rundir.locked() as lock:
-            make_tables(rundir, lock, shown_models, argv, env, screen, keeps_log=False)
+            make_tables(
+                rundir,
+                lock,
+                models=shown_models,
+                argv=argv,
+                env=env,
+                screen=screen,
+                keeps_log=False,
+            )
     except HelmError as error:
         raise HelmError(f"{error}\n{CANNOT_READ}") from error
     # helm-summarize skips runs that it cannot read, and still exits with 0. The page of such a run

@@ -62,7 +62,7 @@ POLICY = (
 """The Content-Security-Policy of the pages."""
 _LONGEST_RUN_NAME = 150  # in characters; the name of a run becomes the name of a folder
 _LONGEST_ARGUMENT = 40  # in characters; HELM joins several arguments in the name of a file
-_ICON = re.compile(r'<link rel="icon"[^>]*>')
+_ICON = re.compile(r'<link rel="icon"[^>]*>')  # '<link rel="icon" href="https://.../helm.ico" />'
 
 
 _LOG = logging.getLogger(__name__)
@@ -278,7 +278,8 @@ def _page_run(helm_run: _HelmRun, groups: tuple[str, ...]) -> PageRun:
     main_score = result.scores.get(result.main_metric)
     main_split = None if main_score is None else main_score.split
     split = main_split or run.main_split() or "test"  # HELM's usual split, for a run without scores
-    scored = []  # the names of the metrics that are scores of the split
+    # the metrics that measure the quality of the answers, for the split and without perturbation
+    scored = []
     for stat in run.stats:
         is_original = stat.mean is not None and stat.name.perturbation is None
         if is_original and stat.name.split == split and is_score(stat.name.name):
@@ -286,6 +287,7 @@ def _page_run(helm_run: _HelmRun, groups: tuple[str, ...]) -> PageRun:
     # The main metric comes first; `dict.fromkeys` removes repeated names.
     if main_score is not None and main_score.metric in scored:
         scored.insert(0, main_score.metric)
+    # Names that are not plain are left out: HELM would not render them safely.
     metrics = tuple(metric for metric in dict.fromkeys(scored) if is_plain(metric))
     main_metric = metrics[0] if metrics else NO_SCORE
     return PageRun(result.task, groups, metrics, main_metric, plain_name(split))
@@ -477,11 +479,11 @@ def summarize_command(work: RunDir, suite: str, schema: Path, output: Path) -> l
 def make_tables(
     work: RunDir,
     lock: Lock,
+    *,
     models: Mapping[str, str],
     argv: Sequence[str],
     env: Mapping[str, str],
     screen: TextIO,
-    *,
     keeps_log: bool = True,
 ) -> None:
     """Run helm-summarize for runs whose folders were written.
@@ -502,4 +504,5 @@ def make_tables(
     write_atomic(work.model_configs / names.MODEL_METADATA, to_yaml(page_models(models)))
     write_atomic(work.model_configs / names.LOGGING, quiet_logging())
     redactor = Redactor.from_environment(env)
-    summarize(RunContext(work, lock, env, redactor, _LOG, screen), argv, keeps_log=keeps_log)
+    context = RunContext(work, lock, env=env, redactor=redactor, log=_LOG, screen=screen)
+    summarize(context, argv, keeps_log=keeps_log)

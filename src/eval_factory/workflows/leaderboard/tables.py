@@ -285,7 +285,14 @@ def write_tables(
                 # In this case `board.schema` is the path of the changed copy.
                 write_atomic(board.schema, registry.schema_text(board.leaderboard, original))
             models = {run.model: row.model_id for run, row in runs}  # HELM's name -> the model's ID
-            view_site.make_tables(work, lock, models, _summarize_command(board), env, screen)
+            view_site.make_tables(
+                work,
+                lock,
+                models=models,
+                argv=_summarize_command(board),
+                env=env,
+                screen=screen,
+            )
             view_site.rename_files_with_colons(suite)
     lines = board_summary(board, rows, in_tables=[row for _, row in runs])
     screen.write(own_lines("\n".join(lines)) + "\n")
