@@ -84,7 +84,8 @@ if not TYPE_CHECKING:  # if a type checker saw __getattr__, it would accept ever
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value = globals()[name] = getattr(import_module(f"{__name__}.api"), name)
+        value = getattr(import_module(f"{__name__}.api"), name)
+        globals()[name] = value  # the next use of the name does not call this function
         return value
 
 

@@ -420,16 +420,19 @@ def calibrate(
 
     passport_folder = None if to is None else Path(to)
     judges = as_tuple(judge)
-    columns = as_tuple(judge_labels)
-    if columns and (len(judges) > 1 or (judges and len(columns) > 1)):
+    decision_fields = as_tuple(judge_labels)
+    # The name of a judge is only accepted for a single field: several fields name their judges.
+    names_several = len(judges) > 1 or (len(judges) == 1 and len(decision_fields) > 1)
+    if decision_fields and names_several:
         raise ConfigError(
             "calibrate: several judges get the names of their fields: leave out --judge"
         )
-    if Path(labels).is_dir() and judges_from is None and not columns:
+    is_rated_run = Path(labels).is_dir() and judges_from is None
+    if is_rated_run and not decision_fields:
         return work.calibrate_run(Path(labels), judges, passport_folder)
     if judges_from is None:
         only_judge = judges[0] if judges else None
-        return work.calibrate(Path(labels), columns, only_judge, passport_folder)
+        return work.calibrate(Path(labels), decision_fields, only_judge, passport_folder)
     if passport_folder is None:
         raise ConfigError("calibrate: --to DIR is missing: the judges' answers are stored there")
     asking = work.Asking(

@@ -262,6 +262,7 @@ def show_table(
 def _widest_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, int]:
     """Return a dict from the name of each column to the width of its longest line."""
     max_widths = {}
+    # `zip` turns the rows into columns: each tuple has the name and the cells of one column.
     for name, *cells in zip(columns, *rows, strict=True):
         lines = chain.from_iterable(cell.splitlines() for cell in (name, *cells))
         max_widths[name] = max(map(len, lines), default=0)
@@ -291,7 +292,8 @@ def _column_widths(
     wrapped_columns.append(text_column)
     for number, name in enumerate(wrapped_columns):
         free_space = max(0, width - _line_width(widths.values()))
-        share = free_space // (len(wrapped_columns) - number)
+        columns_left = len(wrapped_columns) - number  # this column and all columns after it
+        share = free_space // columns_left
         widths[name] = min(max_widths[name], widths[name] + share)
     return widths
 
@@ -304,7 +306,11 @@ def show_tsv(
     Tabs separate the columns. No cell is cut, and an empty cell is printed as `-`.
     """
     for row in chain([columns], rows):
-        click.echo("\t".join(" ".join(cell.split()) or "-" for cell in row), file)
+        cells = []
+        for cell in row:
+            on_one_line = " ".join(cell.split())
+            cells.append(on_one_line or "-")
+        click.echo("\t".join(cells), file)
 
 
 TSV = click.option(

@@ -96,7 +96,8 @@ def _record(
     paths = set(chain.from_iterable(need.paths for need in needs))
     # the first two parts of each path, such as scenarios/pubmed_qa
     folders = {str(root / "/".join(path.split("/")[:2])) for path in paths}
-    hosts = {need.source.split("/")[2] for need in needs}  # each source is a URL
+    # each source is a URL such as https://HOST/PATH, whose third part is the host
+    hosts = {need.source.split("/")[2] for need in needs}
     missing = []
     for need in needs:
         if need.missing:

@@ -170,7 +170,7 @@ def list_tasks(
     the prompt that the judges get.
     """
     choices = (task is not None, everything, tag is not None, benchmark is not None)
-    if sum(choices) > 1:
+    if choices.count(True) > 1:
         raise ConfigError("ls: give one of TASK, --all, --tag and --benchmark")
     # imported late, like most modules that a command needs, to keep `--help` fast
     from eval_factory.tasks.framework import load_framework
@@ -218,7 +218,9 @@ def new_benchmark(folder: Path, jury: bool, kind: str | None) -> None:
 
     if jury and kind not in (None, "jury"):
         raise click.UsageError(f"--jury is --kind jury, and --kind is {kind}; give one of them")
-    for path in write_example(folder, kind or ("jury" if jury else "choice")):
+    if kind is None:
+        kind = "jury" if jury else "choice"
+    for path in write_example(folder, kind):
         click.echo(str(path))
     click.echo(
         f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}"

@@ -1,4 +1,8 @@
-"""The command `monitor`, which asks a model the same questions regularly and reports a decline."""
+"""The command `monitor`, which asks a model the same questions regularly and reports a decline.
+
+A panel is a fixed sample of questions. The baseline is the first runs of a panel. A look is a later
+run, which is compared with the baseline. The ledger is the file that records all of them.
+"""
 
 from __future__ import annotations
 
@@ -126,6 +130,7 @@ def look(
     from eval_factory.monitor.look import make_baseline_or_look
     from eval_factory.monitor.panel import load_panel
 
+    # `flags` has the options wait, dry_run, no_preflight, quiet and as_json.
     output = RunOutput(quiet=flags["quiet"], as_json=flags["as_json"])
     with output.failures_reported():
         panel_flags = {} if executor is None else {"executor": executor}
@@ -180,7 +185,7 @@ def _write_outcome(outcome: MonitorOutcome, output: RunOutput) -> None:
             record: dict[str, Any] = {
                 "outcome": outcome.outcome,
                 "exit_code": outcome.exit_code,
-                "head": outcome.head,
+                "head": outcome.head,  # the hash of the ledger's last line
                 "folder": str(outcome.folder),
                 "line": outcome.line,
             }

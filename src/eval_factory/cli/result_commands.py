@@ -71,11 +71,14 @@ def compare(
     from eval_factory import api  # imported late, to keep `--help` fast
     from eval_factory.analysis import comparison_report as report
 
+    # `flags` has the options as_json, as_markdown and with_texts.
     if flags["as_json"] and flags["as_markdown"]:
         raise ConfigError("compare: give one of --json and --markdown")
     if flags["with_texts"] and (len(folders) != 2 or flags["as_markdown"]):
         raise ConfigError("compare: --texts is for two folders, with --json or as text")
-    allowed = [name.strip() for name in ",".join(allow).split(",") if name.strip()]
+    # `--allow` may be repeated, and each value may have several names: "prompts,data"
+    names = map(str.strip, ",".join(allow).split(","))
+    allowed = [name for name in names if name]
     compared = api.compare(
         folders, metric=metric, margin=margin, allow=allowed, min_paired=min_paired
     )
@@ -175,6 +178,7 @@ def gate(
     from eval_factory import api  # imported late, to keep `--help` fast
     from eval_factory.analysis import gate_report
 
+    # `flags` has the options to_lock and as_json.
     if flags["to_lock"]:
         if candidate or baseline:
             raise ConfigError(
@@ -189,7 +193,8 @@ def gate(
         return
     if not candidate:
         raise ConfigError("gate: give --candidate DIR (or --lock, before the run)")
-    if (attest is None) != (evaluator is None):
+    has_only_one = (attest is None) != (evaluator is None)
+    if has_only_one:
         raise ConfigError(
             "gate: --attest DIR and --evaluator URI belong together: a statement has an evaluator"
         )
@@ -349,13 +354,16 @@ def _page_of_one(folder: Path, output: Path | None, *, with_texts: bool) -> tupl
 def _text_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str:
     """Return the text for the purpose of `--for`, about results or a panel.
 
+    A panel is a fixed sample of questions that the command `monitor` asks again and again.
+
     Raises:
         ConfigError: The folder is that of a panel, and the purpose is only for results.
     """
     from eval_factory.analysis.paper import written_for
     from eval_factory.report.papers import PACKS
 
-    if len(folders) == 1 and (folders[0] / "ledger.jsonl").is_file():
+    is_panel = len(folders) == 1 and (folders[0] / "ledger.jsonl").is_file()
+    if is_panel:
         from eval_factory.monitor.report import evidence_for
 
         if purpose not in PACKS:
@@ -460,8 +468,12 @@ def calibrate(
     """
     from eval_factory import api  # imported late, to keep `--help` fast
 
-    is_rated_run = labels.is_dir() and not judge_labels and judges_from is None
-    if not is_rated_run and bool(judge_labels) == (judges_from is not None):
+    decisions_are_stored = bool(judge_labels)
+    judges_are_asked = judges_from is not None
+    has_neither = not decisions_are_stored and not judges_are_asked
+    has_both = decisions_are_stored and judges_are_asked
+    is_rated_run = labels.is_dir() and has_neither
+    if has_both or (has_neither and not is_rated_run):
         raise ConfigError(
             "calibrate: give --judges-from RUN_CONFIG, whose judges are asked, "
             "or --judge-labels COLUMN"

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -266,6 +267,7 @@ def _setting(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
 @click.option(
     "--watch",
     type=click.Choice(["figures", "texts"]),
+    # `--watch` without a value means `--watch=figures`
     is_flag=False,
     flag_value="figures",
     help="Show a line for each answer: seconds, tokens, why the answer ended; with =texts also "
@@ -284,6 +286,7 @@ def run_eval(
     ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **values: Any
 ) -> None:
     """Run one evaluation."""
+    # `values` has all other options, by name.
     flags = _values_of_flags(values)
     as_json = values["as_json"]
     output = RunOutput(quiet=values["quiet"], as_json=as_json)
@@ -291,13 +294,16 @@ def run_eval(
         from eval_factory import api  # imported late, to keep `--help` fast
 
         _check_together(values)
+        on_launch = None
+        if as_json:
+            on_launch = partial(write_record, output.stdout)
         options = api.Options(
             fresh=values["fresh"],
             debug=values["debug"] or ctx.obj["debug"],
             no_preflight=values["no_preflight"],
             watch=values["watch"],
             batch_choice=api.BatchChoice(resend=values["resend"], batch_id=values["batch_id"]),
-            on_launch=(lambda record: write_record(output.stdout, record)) if as_json else None,
+            on_launch=on_launch,
         )
         arguments: dict[str, Any] = {
             "flags": flags,

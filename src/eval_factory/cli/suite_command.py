@@ -129,6 +129,7 @@ def run_suite(
     """
     from eval_factory.config.suite import build_suite  # imported late, to keep `--help` fast
 
+    # `values` has the other options by name: those of `_FLAGS`, and reuse, wait, dry_run and so on.
     output = RunOutput(quiet=values["quiet"], as_json=values["as_json"])
     debug = bool(values["debug"] or ctx.obj["debug"])
     with output.failures_reported():
@@ -142,17 +143,17 @@ def run_suite(
         for name, path in _FLAGS.items():
             if values[name] is not None:
                 flags[path] = values[name]
-        suite_ = build_suite(run_config, flags=flags, overrides=overrides, env=os.environ)
+        built_suite = build_suite(run_config, flags=flags, overrides=overrides, env=os.environ)
         if values["dry_run"]:
             from eval_factory.workflows.suite.suite_preview import preview_suite
 
-            show_dry_run(preview_suite(suite_, env=os.environ, debug=debug), output.screen())
+            show_dry_run(preview_suite(built_suite, env=os.environ, debug=debug), output.screen())
             return
         if values["estimate"]:
             from eval_factory.workflows.suite.suite_estimate import estimate_suite
 
             estimated = estimate_suite(
-                suite_, os.environ, lambda text: output.screen().write(f"{text}\n")
+                built_suite, os.environ, say=lambda text: output.screen().write(f"{text}\n")
             )
             if values["as_json"]:
                 click.echo(json.dumps(estimated.as_dict()))
@@ -170,8 +171,8 @@ def run_suite(
             reuse=values["reuse"],
             wait=values["wait"],
         )
-        with progress_view(suite_.folder, output) as observer:
-            report = run(suite_, options, env=os.environ, screen=observer)
+        with progress_view(built_suite.folder, output) as observer:
+            report = run(built_suite, options, env=os.environ, screen=observer)
         show_end(report, output)
     ctx.exit(report.exit_code)
 
@@ -229,9 +230,8 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     from eval_factory.workflows.suite.suite_folder import find_suite
 
     checked = check_suite(find_suite(folder), env=os.environ)
-    tolerant_stream(sys.stdout).write(
-        (json.dumps(checked.document()) if as_json else check_text(checked)) + "\n"
-    )
+    text = json.dumps(checked.document()) if as_json else check_text(checked)
+    tolerant_stream(sys.stdout).write(f"{text}\n")
     if checked.incomplete or checked.altered:
         ctx.exit(NotReportableError.exit_code)
 
@@ -450,6 +450,7 @@ def run_leaderboard(
     from eval_factory.workflows.leaderboard.board import FLAGS, LeaderboardRequest, make_board
     from eval_factory.workflows.leaderboard.tables import commands_of, write_tables
 
+    # `values` has the other options by name: those of `FLAGS`, and run_config, conf and so on.
     debug = bool(ctx.obj and ctx.obj["debug"])
     flags = {}
     for flag in FLAGS:
@@ -477,7 +478,7 @@ def run_leaderboard(
         )
         return
     cells: tuple[CellReport, ...] = ()
-    if board.suite is not None:
+    if board.suite is not None:  # at least one entry of the leaderboard can be run
         from eval_factory.cli.suite_screen import progress_view
         from eval_factory.workflows.suite.run_suite import run_suite
         from eval_factory.workflows.suite.suite_report import SuiteOptions

@@ -1,6 +1,7 @@
 """Shows the progress and the outcome of suites on the screen.
 
-A terminal shows a live table, any other stream gets plain lines, and programs get JSON records.
+A terminal shows a live table, any other stream gets plain lines, and programs get JSON records. A
+cell of a suite is one evaluation of one target.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any, NamedTuple, TextIO
 
@@ -53,8 +54,8 @@ REFRESH_S = 0.25  # the time between two updates of the live table, in seconds
 _WATCH_INTERVAL_S = 1.0  # the time between two readings by `suite status --watch`, in seconds
 # Widths in characters.
 _STATUS_WIDTH = max(map(len, RUN_STATUSES))  # of the column with the status
-# The maximum width of the name of a cell (a run of the suite) in the live table. Only the live
-# table cuts longer names; all other outputs show the complete name.
+# The maximum width of the name of a cell in the live table. Only the live table cuts longer names;
+# all other outputs show the complete name.
 MAX_NAME = 36
 _MIN_NAME = 12  # on a narrow terminal, the name in the live table is cut to this width
 _GAPS = 4  # the gaps between the three columns of the live table
@@ -140,10 +141,11 @@ def progress_line(status: SuiteStatus) -> str:
     line = f"{ended}/{len(status.cells)} cells ended, {running} running"
     if not request_counts:
         return line
-    done, total, failed = (
-        sum(counts[name] for counts in request_counts) for name in ("done", "total", "failed")
-    )
-    return f"{line}: {done}/{total} requests, {failed} failed"
+    sums = dict.fromkeys(("done", "total", "failed"), 0)
+    for counts in request_counts:
+        for name in sums:
+            sums[name] += counts[name]
+    return f"{line}: {sums['done']}/{sums['total']} requests, {sums['failed']} failed"
 
 
 def pause_line(pause: Pause, now: float) -> str:
@@ -492,7 +494,10 @@ def watch(
     Shows the same table or lines as `run_suite`, or, with `as_json`, a record for each change.
     """
     last_record = ""
-    with nullcontext() if as_json else SuiteScreen(stdout, reader.folder) as screen:
+    view: AbstractContextManager[SuiteScreen | None] = nullcontext()  # JSON records need no screen
+    if not as_json:
+        view = SuiteScreen(stdout, reader.folder)
+    with view as screen:
         while True:
             status = reader.read_status()
             if as_json:

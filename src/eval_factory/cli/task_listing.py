@@ -140,9 +140,15 @@ def _record_of_task(task: Task) -> Record:
     extra = {}
     for key, rule in task.helm.parameters.items():
         default = task.default_of(key)
-        if rule.required or (rule.allowed and default):
-            example = rule.allowed[0] if rule.allowed else _example_value(key, is_path=rule.path)
-            extra[key] = default or example
+        has_default_choice = rule.allowed and default
+        if not rule.required and not has_default_choice:
+            continue
+        if default:
+            extra[key] = default
+        elif rule.allowed:
+            extra[key] = rule.allowed[0]
+        else:
+            extra[key] = _example_value(key, is_path=rule.path)
     # imported late: a list of all tasks does not need this module
     from eval_factory.tasks.perturbations import FAMILIES, why_not_offered
 
@@ -205,6 +211,7 @@ def _example(
     params: Record = {"limit_samples": 20}
     if extra:
         params["extra"] = extra
+    # "helm:mmlu:subject=anatomy" -> "helm_mmlu_subject_anatomy"
     output_dir = "results/" + re.sub(r"[^A-Za-z0-9_]+", "_", folder or config_type)
     config = {"type": config_type, "output_dir": output_dir, "params": params}
     endpoint = {
@@ -321,8 +328,7 @@ def _facts(record: Record) -> list[str]:
         "public since": published,
         "tried by us on": record.get("tried"),
         "reasoned answers": _reasoned_answers(record),
-        # the families of changes of words, for the setting `perturb`
-        "other words": _joined(record["perturb"] or ["none"]) if "perturb" in record else "",
+        "other words": _families_of_changes(record),
         "tags": _joined(record.get("tags")),
         "run spec": record.get("run_spec"),
         "module": record.get("module"),
@@ -333,6 +339,13 @@ def _facts(record: Record) -> list[str]:
         if value:
             lines.append(f"{name + ':':<18} {value}")
     return lines
+
+
+def _families_of_changes(record: Record) -> str:
+    """Return the families of changed words that the setting `perturb` may name; "" if unknown."""
+    if "perturb" not in record:
+        return ""
+    return _joined(record["perturb"] or ["none"])
 
 
 def _reasoned_answers(record: Record) -> str:
@@ -383,7 +396,8 @@ _COMMENT_WIDTH = 110  # the maximum width of a comment without its `# `, in char
 def _commented(lines: Iterable[str]) -> Iterable[str]:
     """Yield the lines as wrapped YAML comments. Continuation lines are indented by two more."""
     for line in lines:
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        leading_spaces = len(line) - len(line.lstrip())
+        indent = " " * (leading_spaces + 2)
         parts = textwrap.wrap(
             line, _COMMENT_WIDTH, subsequent_indent=indent, break_on_hyphens=False
         )
