@@ -184,12 +184,7 @@ def gate(
             raise ConfigError(
                 "gate: --lock is given before the run, without --candidate and --baseline"
             )
-        from eval_factory.analysis.gate_policy import load_policy, lock
-
-        path = lock(load_policy(policy), datetime.now(timezone.utc))
-        click.echo(
-            f"{path}: commit this file with the policy; 'gate' refuses the policy if it is changed"
-        )
+        _lock_policy(policy)
         return
     if not candidate:
         raise ConfigError("gate: give --candidate DIR (or --lock, before the run)")
@@ -223,6 +218,16 @@ def gate(
                 failing.append(benchmark.task)
         why = ", ".join(failing) or "no limit of the policy could fail"
         raise NotReportableError(printable(f"gate: {result.outcome}: {why}"))
+
+
+def _lock_policy(policy: Path) -> None:
+    """Write the hash of the policy to a file next to the policy, and print the file's path."""
+    from eval_factory.analysis.gate_policy import load_policy, lock
+
+    path = lock(load_policy(policy), datetime.now(timezone.utc))
+    click.echo(
+        f"{path}: commit this file with the policy; 'gate' refuses the policy if it is changed"
+    )
 
 
 # the purposes of `report --for`

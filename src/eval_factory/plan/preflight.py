@@ -110,16 +110,7 @@ def probe(
     )
     probes = []
     for server in servers.all:
-        probes.append(
-            _Probe(
-                settings=settings,
-                endpoint=endpoint,
-                servers=servers,
-                server=server,
-                env=env,
-                redactor=redactor,
-            )
-        )
+        probes.append(_Probe(settings, endpoint, servers, server, env=env, redactor=redactor))
     outcomes = map_at_once(_Probe.outcome, probes, at_once=len(probes))
     return _joint_warning(outcomes)
 
