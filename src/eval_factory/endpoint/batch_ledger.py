@@ -1,9 +1,12 @@
 """Stores batches.db: the requests that wait for a batch, the sent batches, and their replies.
 
 Each step is on disk before the next step begins, so that nothing is paid twice, even if a process
-is killed at any time. An intent is written before the batch's file is uploaded. The file's id is
-written before a batch is made from the file. A batch counts as sent when its id is written. Replies
-stay until the response cache has them.
+is killed at any time. An intent (a note that a batch is about to be sent) is written before the
+batch's file is uploaded. The file's id is written before a batch is made from the file. A batch
+counts as sent when its id is written. Replies stay until the response cache has them.
+
+An invocation is one start of eval-factory in the output folder. It may start helm-run several
+times, once more each time that batches have brought replies.
 """
 
 from __future__ import annotations
@@ -125,12 +128,16 @@ CREATE TABLE IF NOT EXISTS lines (
 CREATE INDEX IF NOT EXISTS lines_by_key ON lines (key);
 CREATE INDEX IF NOT EXISTS lines_by_intent ON lines (intent);
 """
+# the columns in the order of the fields of `Line` and of `Batch`
 _LINE = "id, key, role, body, prompt_tokens, output_tokens"
 _BATCH = "intent, number, run_identity, role, state, requests, sha256, file_id, batch_id, created"
 
 
 class BatchLedger:
-    """The ledger of an output folder; thread-safe. The folder's lock keeps other runs out."""
+    """The ledger of an output folder; thread-safe. The folder's lock keeps other runs out.
+
+    A block `with self._lock, self._connection:` is one transaction.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open the database, and create it first if the file does not exist."""
@@ -138,6 +145,7 @@ class BatchLedger:
         self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
         path.chmod(0o600)
         self._connection.execute("PRAGMA journal_mode = DELETE")
+        # A transaction that has ended is on the disk, even after a loss of power.
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.executescript(_SCHEMA)
 

@@ -156,7 +156,8 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
     if calls.interruption is not None:
         raise calls.interruption
     if calls.failures:
-        raise calls.failures[min(calls.failures)]
+        first_failed = min(calls.failures)
+        raise calls.failures[first_failed]
     return calls.results
 
 
@@ -176,8 +177,8 @@ class _Calls(Generic[Item, T]):
         self._process = process
         self._remaining = iter(enumerate(items))
         self._context = copy_context()
-        self._has_begun = threading.Event()
-        self._has_ended = threading.Event()
+        self._has_begun = threading.Event()  # set when the loop begins `run`
+        self._has_ended = threading.Event()  # set when all greenlets of `run` have ended
 
     async def run(self, greenlets: int) -> None:
         """Make the calls in this number of greenlets, and wait until all greenlets have ended.
@@ -212,6 +213,7 @@ class _Calls(Generic[Item, T]):
             raise
         except BaseException as error:
             self.interruption = self.interruption or error
+            # This ends the greenlet's task as a cancelled one, so that `run` cancels the others.
             raise asyncio.CancelledError from None
 
     def _call(self, number: int, item: Item) -> None:
@@ -233,10 +235,12 @@ class _Calls(Generic[Item, T]):
 async def _run(function: Callable[[], None]) -> None:
     """Call a function in a greenlet, and await the work for which it waits."""
     runner = _LoopGreenlet(function)
+    # `switch` runs the function until it calls `wait_for`, and returns the work to await; after the
+    # end of the function, `runner` is dead.
     awaited: Awaitable[Any] = runner.switch()
     while not runner.dead:
         try:
             runner.outcome = (await awaited, None)
-        except BaseException as error:
+        except BaseException as error:  # also a cancellation: `wait_for` raises it in the function
             runner.outcome = (None, error)
         awaited = runner.switch()

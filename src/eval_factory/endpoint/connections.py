@@ -59,7 +59,7 @@ NOT_UNIQUE = (
     "another question cannot be recognised by its id"
 )
 _ID = re.compile(rb'"id"\s*:\s*"((?:[^"\\]|\\.)+)"')
-"""Finds each field `id` of a JSON document.
+"""Finds each field `id` of a JSON document, such as `"id": "chatcmpl-1"`.
 
 The words `"id":` within a text of the document do not match, because their quotes are escaped.
 """
@@ -248,7 +248,7 @@ class Transport:
         body_slot = LargeBodySlot()
         began = asyncio.get_running_loop().time()
 
-        def timeout_error() -> TransportError:
+        def timeout_error() -> TransportError:  # made after the timeout, with the `wire` of then
             silent = wire is None or not wire.has_begun
             return TransportError(f"no whole answer within {self.timeout_s:g} s", silent=silent)
 
@@ -378,16 +378,13 @@ class Transport:
                 await self._speak_tls(wire, host)
             if self._scheme == "http":
                 return
-            name = f"[{self._host}]" if ":" in self._host else self._host
+            name = f"[{self._host}]" if ":" in self._host else self._host  # IPv6 needs brackets
             target = f"{name}:{self._port}"
-            lines = [
-                f"CONNECT {target} HTTP/1.1",
-                f"Host: {target}",
-                *map(": ".join, _proxy_fields(proxy)),
-                "",
-                "",
-            ]
-            await wire.exchange("\r\n".join(lines).encode("latin-1"), LargeBodySlot(), tunnel=True)
+            lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+            for field_name, value in _proxy_fields(proxy):
+                lines.append(f"{field_name}: {value}")
+            request = "".join(f"{line}\r\n" for line in lines) + "\r\n"
+            await wire.exchange(request.encode("latin-1"), LargeBodySlot(), tunnel=True)
         except TransportError as error:
             raise TransportError(PROXY_FAILED, unreachable=True) from error
         if wire.status == PROXY_LOGIN:
@@ -439,7 +436,8 @@ async def _open_connection(wire: asyncio.Protocol, host: str, port: int) -> None
     loop = asyncio.get_running_loop()
     # Without a delay, asyncio does not try addresses in parallel. A host that is an IP address has
     # no second address, and asyncio leaks a socket if parallel tries are cancelled.
-    delay = None if re.fullmatch(r"[\d.]+|.*:.*", host) else NEXT_ADDRESS_DELAY_S
+    is_ip_address = re.fullmatch(r"[\d.]+|.*:.*", host)  # "10.0.0.1", "::1"
+    delay = None if is_ip_address else NEXT_ADDRESS_DELAY_S
     try:
         await loop.create_connection(lambda: wire, host, port, happy_eyeballs_delay=delay)
     except (OSError, UnicodeError) as error:
@@ -474,7 +472,7 @@ def _request_head(
         "Content-Type": "application/json",
         "Accept": "application/json",
     }
-    default_names = {name.lower(): name for name in head_fields}
+    default_names = {name.lower(): name for name in head_fields}  # e.g. "host": "Host"
     for name, value in fields:
         if any(letter in f"{name}{value}" for letter in "\r\n\0"):
             raise ValueError(f"Invalid header value of {name}")

@@ -137,7 +137,9 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
             if chunk.get(name) is not None:
                 answer[name] = chunk[name]
         chunk_choices = chunk.get("choices")
-        for chunk_choice in chunk_choices if isinstance(chunk_choices, list) else ():
+        if not isinstance(chunk_choices, list):
+            continue
+        for chunk_choice in chunk_choices:
             if isinstance(chunk_choice, Mapping):
                 _add_to_choices(choices, chunk_choice)
     are_finished = bool(choices) and all(choice["finish_reason"] for choice in choices.values())

@@ -2,6 +2,7 @@
 
 llhttp (the package `httptools`) parses the received bytes. An answer must belong to its request: a
 connection is not used again if it brings more bytes than the answer, or bytes without a request.
+A surplus answer is an answer that came without a request; `Doubt` describes what follows from it.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ _LENIENT = {
     "lenient_version": True,  # read HTTP/1.2 as HTTP/1.1 (RFC 9110, 2.5)
 }
 _ANSWER_BEGINNING = b"HTTP/1."  # the beginning of every answer
-_TIMEOUT_STATUSES = (b"0 408", b"1 408")  # follow `_ANSWER_BEGINNING` in a 408 Request Timeout
-_STATUS_LINE = re.compile(rb"HTTP/1\.\d[ \t]+\d{3}\b")
+_TIMEOUT_BEGINNINGS = (b"HTTP/1.0 408", b"HTTP/1.1 408")  # the status 408 Request Timeout
+_STATUS_LINE = re.compile(rb"HTTP/1\.\d[ \t]+\d{3}\b")  # "HTTP/1.1 200"
 _LENGTHS = {b"content-length", b"transfer-encoding"}  # fields that state where an answer ends
 _GZIP = b"\x1f\x8b"
 """The beginning of gzip data; no JSON begins with these bytes."""
@@ -137,9 +138,10 @@ class LargeBodySlot:
         """Give the slot back: the body was read, or is no longer needed."""
         if self._has_slot:
             self._has_slot = False
+            # The semaphore belongs to the loop; the caller may be another thread.
             bridge.the_loop().call_soon_threadsafe(LargeBodySlot._slots.release)
 
-    __del__ = release
+    __del__ = release  # also give back the slot of an answer that nobody used
 
 
 class Doubt:
@@ -201,7 +203,7 @@ class Wire(asyncio.Protocol):
         self.doubt = Doubt()
         """The doubt about the last answer."""
         self.on_surplus: Callable[[], None] = lambda: None
-        """A function that is called when an answer came without a request."""
+        """A function that is called when a surplus answer came."""
         self._doubts = list[Doubt]()
         """The doubts about all answers but the first."""
         self.has_begun = False
@@ -228,7 +230,7 @@ class Wire(asyncio.Protocol):
         self._body_parts = list[bytes]()
         self._may_be_large = False  # True if `exchange` has acquired a slot for a large body
         self._is_complete = False
-        self._ends_in_surplus = False  # True if an extra answer came together with the answer
+        self._ends_in_surplus = False  # True if a surplus answer came together with the answer
         self._error: TransportError | None = None
         self._parser = self._new_parser()
 
@@ -264,7 +266,8 @@ class Wire(asyncio.Protocol):
             if self.answers > 1:
                 self._doubts.append(self.doubt)
             if self._ends_in_surplus:
-                self._note_surplus(_ANSWER_BEGINNING)  # as if the extra answer had come on its own
+                # as if the surplus answer had come on its own
+                self._note_surplus(_ANSWER_BEGINNING)
         finally:
             self.has_begun = bool(self._parser.get_status_code())
             self._waiter = None
@@ -272,6 +275,7 @@ class Wire(asyncio.Protocol):
             # The parser refers to this object. Without the cycle, memory is freed at once, not only
             # by the garbage collector.
             del self._parser
+            # Do not use the connection again if a rest of this request or answer is still to come.
             is_sent = self._transport.get_write_buffer_size() == 0
             if not self._is_complete or not is_sent:
                 self.is_open = False
@@ -431,7 +435,7 @@ class Wire(asyncio.Protocol):
         """Handle bytes that the parser refuses: extra bytes after the answer, or no valid HTTP."""
         if self._is_complete:
             self.is_open = False
-            self._ends_in_surplus = _holds_extra_answer(data)
+            self._ends_in_surplus = _holds_surplus_answer(data)
         elif self._parser.get_status_code():
             # If `on_message_begin` or `on_headers_complete` refused the answer, `__context__` is
             # the error of that method.
@@ -501,7 +505,7 @@ class Wire(asyncio.Protocol):
             return
         self._field_names = {name for name, _ in self.fields}
         is_chunked = self._transfer_codings().strip().endswith(b"chunked")
-        if self._field_names >= _LENGTHS and not is_chunked:
+        if self._states_two_lengths() and not is_chunked:
             raise ValueError("Content-Length and a Transfer-Encoding that is not chunked")
         self._is_complete = self._is_tunnel  # nothing but the head of a proxy's answer is read
 
@@ -510,18 +514,20 @@ class Wire(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._is_complete = self._has_head
-        if not self._parser.should_keep_alive() or self._field_names >= _LENGTHS:
+        if not self._parser.should_keep_alive() or self._states_two_lengths():
             self.is_open = False
 
+    def _states_two_lengths(self) -> bool:
+        """Return True if the head has both fields that state where an answer ends."""
+        return self._field_names >= _LENGTHS
+
     def _note_surplus(self, data: bytes) -> None:
-        """Doubt all answers but the first if `data` begins with an answer without a request.
+        """Doubt all answers but the first if `data` begins with a surplus answer.
 
         Other bytes raise no doubt. A 408 (Request Timeout) raises none either: a proxy sends a 408
         after a long time without a request.
         """
-        if not data.startswith(_ANSWER_BEGINNING) or data[len(_ANSWER_BEGINNING) :].startswith(
-            _TIMEOUT_STATUSES
-        ):
+        if not data.startswith(_ANSWER_BEGINNING) or data.startswith(_TIMEOUT_BEGINNINGS):
             return
         doubts = self._doubts
         self._doubts = []
@@ -552,16 +558,15 @@ class Wire(asyncio.Protocol):
         """
         with contextlib.suppress(OSError):
             descriptor = self._transport.get_extra_info("socket").fileno()
-            while (
-                self._waiter is not None
-                and not self._is_over
-                and (piece := os.read(descriptor, READ_SIZE))
-            ):
+            while self._waiter is not None and not self._is_over:
+                piece = os.read(descriptor, READ_SIZE)
+                if not piece:  # no byte is left
+                    return
                 self.data_received(piece)
 
 
-def _holds_extra_answer(data: bytes) -> bool:
-    """Return True if an extra answer begins in the bytes that hold the end of the answer.
+def _holds_surplus_answer(data: bytes) -> bool:
+    """Return True if a surplus answer begins in the bytes that hold the end of the answer.
 
     The bytes may begin with the beginning of the answer, or with a later part of the answer.
     """

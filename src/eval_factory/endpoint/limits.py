@@ -39,7 +39,10 @@ _Key = TypeVar("_Key", bound=Hashable)
 """The type of the keys that name the requests of a `Limit`."""
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?\Z")
-"""Matches durations as OpenAI writes them: 1s, 6m0s, 1h2m3.5s, 120ms."""
+"""Matches durations as OpenAI writes them: 1s, 6m0s, 1h2m3.5s, 120ms.
+
+`(?!s)`: the m of 120ms does not stand for minutes.
+"""
 _EPOCH_S = 1e9
 """A number of at least this value is a time in seconds since 1970; a smaller number is a pause in
 seconds.
@@ -281,7 +284,10 @@ class Limit(Generic[_Key]):
             self._closed_until = max(self._closed_until, until)
 
     def granted(self) -> Iterator[_Key]:
-        """Yield the keys of the requests that get a slot now."""
+        """Give slots to the requests that may be sent now, and yield their keys.
+
+        Each request gets its slot just before its key is yielded: consume the complete iterator.
+        """
         while self.seconds_to_next() == 0.0:
             _, _, key = heapq.heappop(self._queue)
             now = self._clock()
@@ -297,6 +303,7 @@ class Limit(Generic[_Key]):
 
         Return None if no request waits, or if no slot is free.
         """
+        # Remove requests that no longer wait from the beginning of the heap; [2] is the key.
         while self._queue and self._queue[0][2] not in self._waiting:
             heapq.heappop(self._queue)
         if not self._queue or len(self._slot_since) >= int(self._slots):
@@ -366,14 +373,18 @@ class LiveLimit:
             for ticket in self._limit.granted():
                 ticket.give()
             seconds = self._limit.seconds_to_next()
-            if seconds is not None and (due := time.monotonic() + seconds) < self._due:
+            if seconds is None:
+                return
+            due = time.monotonic() + seconds
+            if due < self._due:  # no timer is set, or a later one
                 self._due = due
                 loop = bridge.the_loop()
+                # Only the loop's thread may call `call_later`.
                 loop.call_soon_threadsafe(loop.call_later, seconds, self._grant_due)
 
     def _grant_due(self) -> None:
         """Grant the slots that have become free by time."""
-        with self._changed():  # its end grants the slots
+        with self._changed():  # the end of the block grants the slots, and sets the next timer
             self._due = math.inf
 
 

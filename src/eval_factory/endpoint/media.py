@@ -357,8 +357,8 @@ def tokens_of(file: Path, max_image_side: int | None) -> int:
             sides = picture.size
         max_longer_side = min(2048, max_image_side or 2048)
         scale = min(1.0, 768 / min(sides), max_longer_side / max(sides))
-        tiles = math.prod(math.ceil(round(side * scale) / 512) for side in sides)
-        return 85 + 170 * tiles
+        tiles_per_side = [math.ceil(round(side * scale) / 512) for side in sides]
+        return 85 + 170 * math.prod(tiles_per_side)
     except Exception:  # Pillow raises errors of many kinds for a broken file
         return 0
 
@@ -370,8 +370,9 @@ def _tokens_of_sound(head: bytes, size: int) -> int:
         head: the first 32 bytes of the file.
         size: the size of the file, in bytes.
     """
-    if head[12:16] != b"fmt ":
+    if head[12:16] != b"fmt ":  # the first chunk of a WAV, which describes the sound
         return 0
+    # The four bytes from byte 28 on are the number of bytes of a second of the sound.
     bytes_per_second: int = struct.unpack_from("<I", head, 28)[0]
     return math.ceil(10 * size / bytes_per_second)  # a token for each tenth of a second
 
@@ -525,6 +526,7 @@ def _saved_again(picture: Any, max_side: int | None, *, turn: bool) -> tuple[byt
 # Pictures that a model made: each is a file whose name is its SHA-256. A stored answer holds this
 # name instead of the content.
 
+# such as "sha256:9f86...0a08 image/png 51234 bytes"; groups: the SHA-256, and "png"
 _MADE_PICTURE = re.compile(r"sha256:([0-9a-f]{64}) image/([a-z]+) [0-9]+ bytes")
 
 

@@ -64,7 +64,7 @@ _FLAC_SEEK_POINT_SIZE = 18
 _FLAC_LAST = 0x80  # the flag of the last block, in the byte with its kind
 
 _JPEG_MARKER = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])", re.DOTALL)
-"""Finds the next marker, also after compressed pixels.
+"""Finds the next marker, such as FF E1 (of the segment with EXIF), also after compressed pixels.
 
 In compressed pixels, 0xFF is only followed by 0 or by the number of a restart marker.
 """
@@ -92,7 +92,11 @@ _ID3V1_SIZE = 128
 _APE_SIZE = 32
 
 _MPEG_HEAD = re.compile(rb"\xff[\xe2-\xe7\xf2-\xff][\x10-\xef]")
-"""Finds a header of an MPEG audio frame."""
+"""Finds a header of an MPEG audio frame, such as FF FB 90.
+
+Its first eleven bits are 1. The second byte then holds a version and a layer that exist, and the
+third byte an index of a bit rate from 1 to 14.
+"""
 _MPEG_COMMON_BITS = 0xFFFE0C00
 """A mask of the header's bits that are equal in all frames: version, layer and sampling rate."""
 _MPEG_KBIT: Mapping[tuple[bool, int], Sequence[int]] = {
@@ -293,7 +297,7 @@ def _riff_file(data: bytes, kept: Sequence[tuple[bytes, bytes]]) -> bytes:
     chunks = _riff_bytes(kept)
     if kept == _riff_chunks(data):
         return data[: _RIFF_HEAD + len(chunks)]
-    body = data[8:12] + chunks
+    body = data[8:12] + chunks  # these four bytes are the format, such as WEBP
     return data[:4] + struct.pack("<I", len(body)) + body
 
 
@@ -379,7 +383,9 @@ def _flac(data: bytes) -> bytes:
     parts = [b"fLaC"]
     last_kind = list(blocks)[-1]
     for kind, block in blocks.items():
-        first_byte = kind | _FLAC_LAST if kind == last_kind else kind
+        first_byte = kind
+        if kind == last_kind:
+            first_byte |= _FLAC_LAST
         parts.append(bytes([first_byte]) + block)
     return b"".join([*parts, data[position : _end_before_tags(data)]])
 
@@ -399,7 +405,7 @@ def _mp3(data: bytes) -> bytes:
         position = match.start()
         size = _mpeg_frame_size(data, position)
         common_bits = int.from_bytes(data[position : position + 4], "big") & _MPEG_COMMON_BITS
-        is_frame = size and common_of_frames in (None, common_bits)
+        is_frame = size > 0 and common_of_frames in (None, common_bits)
         # Other bytes may look like a header. Without a frame directly before it, a frame only
         # counts if another frame, or the end of the data, comes directly after it.
         if is_frame and (follows_a_frame or _is_frame_or_end(data, position + size, common_bits)):
@@ -434,11 +440,11 @@ def _mpeg_frame_size(data: bytes, position: int) -> int:
     if len(data) < position + 4 or not _MPEG_HEAD.match(data, position):
         return 0
     second_byte, third_byte = data[position + 1 : position + 3]
-    version = second_byte >> 3 & 0b11
-    layer = 4 - (second_byte >> 1 & 0b11)  # the header has 3 for layer 1, and 1 for layer 3
+    version = (second_byte >> 3) & 0b11
+    layer = 4 - ((second_byte >> 1) & 0b11)  # the header has 3 for layer 1, and 1 for layer 3
     bit_rate_index = third_byte >> 4
-    sampling_rate_index = third_byte >> 2 & 0b11
-    padding = third_byte >> 1 & 0b1
+    sampling_rate_index = (third_byte >> 2) & 0b11
+    padding = (third_byte >> 1) & 0b1
     divisor = _MPEG_RATE_DIVISORS.get(version)
     if divisor is None or layer > 3 or sampling_rate_index >= len(_MPEG_RATES):
         return 0
@@ -476,7 +482,7 @@ def _id3_size(data: bytes) -> int:
         return 0
     size = 0
     for byte in data[6:_ID3_HEAD]:  # four bytes, each with seven bits of the size
-        size = size << 7 | byte & 0x7F
+        size = (size << 7) | (byte & 0x7F)
     has_footer = bool(data[5] & 0x10)
     return _ID3_HEAD + size + (_ID3_HEAD if has_footer else 0)
 
@@ -488,6 +494,7 @@ def _size_of_tag_before(data: bytes, end: int) -> int:
     footer = data[end - _APE_SIZE : end]
     if not footer.startswith(b"APETAGEX"):
         return 0
+    # From byte 12 on: the size of the tag with its footer, the number of its items, and its flags.
     size, _, flags = struct.unpack_from("<III", footer, 12)
     has_header = bool(flags & 0x80000000)
     return min(end, int(size) + (_APE_SIZE if has_header else 0))

@@ -55,6 +55,7 @@ def _forms() -> tuple[_Form, ...]:
             if name in row:
                 fields[name] = tuple(row[name].split("."))
         if "path" in row:
+            # such as `/proxy/api/chat`, in which `before` is `/proxy`
             fields["path"] = re.compile(f"(?P<before>.*?)(?:{'|'.join(row['path'])})/?")
         forms.append(_Form(**fields))
     return tuple(forms)

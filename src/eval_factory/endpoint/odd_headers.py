@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 
 MAX_HEAD = 1 << 16  # the maximum size of a head, in bytes
-_END = re.compile(rb"\r?\n\r?\n")
-_TOKEN = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
-_CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_END = re.compile(rb"\r?\n\r?\n")  # the end of the last line, and the empty line after it
+_TOKEN = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # a field's name, such as `Content-Length`
+_CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # control characters except the tab
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})  # state where an answer ends
 
 

@@ -51,14 +51,19 @@ _THINKING_MARKERS = (
 The first pair is the default of a run config. If a config has another pair, only that pair is used.
 The pair `<unused94>` is MedGemma's. The last pair are the channels of gpt-oss (harmony).
 """
-_HEADING = re.compile(r"\s*#+ *Thinking *:?\n", re.IGNORECASE)
-_FINAL_HEADING = re.compile(r"^#+ *Final Response *:?$", re.IGNORECASE | re.MULTILINE)
+_HEADING = re.compile(r"\s*#+ *Thinking *:?\n", re.IGNORECASE)  # "## Thinking"
+_FINAL_HEADING = re.compile(  # "## Final Response"
+    r"^#+ *Final Response *:?$", re.IGNORECASE | re.MULTILINE
+)
 """The two headings of HuatuoGPT.
 
 `_FINAL_HEADING` only counts after `_HEADING`, because other models may write a final heading too.
 """
 _HARMONY = re.compile(r"<\|start\|>assistant|<\|channel\|>\w*|<\|(?:end|return|message)\|>")
-"""Finds markers of the harmony format that may be left in the answer or in the thinking."""
+"""Finds markers of the harmony format that may be left in the answer or in the thinking.
+
+Examples: `<|start|>assistant`, `<|channel|>final`, `<|end|>`.
+"""
 
 
 @dataclass(frozen=True)
@@ -121,16 +126,17 @@ def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
     """Split a text by a single pair of markers; a text without markers is an answer."""
     if start[:1] not in text and end[:1] not in text:  # a fast check, for long texts
         return Split(text, thought=None)
-    before_end, end_marker, after_end = text.rpartition(end)
+    before_end, end_marker, after_end = text.rpartition(end)  # at the last end marker
     if end_marker:
         before_start, start_marker, thought = before_end.partition(start)
         if start_marker:
             return Split((before_start + after_end).strip(), thought=thought)
+        # The start marker was in the chat template.
         return Split(after_end.strip(), thought=before_end)
     before_start, start_marker, thought = text.partition(start)
-    if start_marker:
+    if start_marker:  # without an end marker
         return Split(before_start.strip(), thought=thought, unfinished=True)
-    if cut_off:
+    if cut_off:  # the text may end in a part of the start marker
         stripped = text.rstrip()
         part = _part_of_marker(stripped, start)
         if part:
@@ -340,6 +346,7 @@ def cut_off_advice(granted: int, counted: int | None) -> str:
 
 
 _PATH = re.compile(r"(?:/|\.{1,2}/|~/|[A-Za-z]:[\\/]).|.*\.(?:gguf|safetensors|bin)\Z")
+"""Matches a file's path, such as `/models/m`, `../m`, `~/m`, `C:/m` or `m.gguf`."""
 
 
 def states_path(model_id: str, stated: Any) -> bool:
@@ -425,6 +432,7 @@ def parse_answer(data: bytes, content_type: str = "") -> Any:
     raise UnusableAnswer(failure)
 
 
+# in a Content-Type: `charset="iso-8859-1"`, `charset=utf-8`
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 
 
@@ -447,8 +455,8 @@ def _text_of(data: bytes, content_type: str) -> str:
 
 
 _PAGE_HEAD = 20_000  # the number of bytes in which the title of a page is looked for
-_PAGE = re.compile(rb"\s*<(?:!doctype html|html|head)\b", re.IGNORECASE)
-_TITLE = re.compile(rb"<title[^<>]{0,200}>\s*([^<]{1,200})", re.IGNORECASE)
+_PAGE = re.compile(rb"\s*<(?:!doctype html|html|head)\b", re.IGNORECASE)  # "<!DOCTYPE html"
+_TITLE = re.compile(rb"<title[^<>]{0,200}>\s*([^<]{1,200})", re.IGNORECASE)  # "<title>Sign in"
 
 
 def _page_in(data: bytes) -> str:
@@ -487,6 +495,8 @@ def _parsed(text: str) -> Any:
     try:
         return parse_strictly(text)
     except (UnusableAnswer, ValueError):
+        # A number is not finite or too long, or the text is not JSON. For the latter,
+        # `_lenient_decode` raises the error again.
         return _without_unreadable_numbers(_lenient_decode(text))
 
 
@@ -718,6 +728,7 @@ def _token_logprobs(logprobs: Any) -> tuple[tuple[str, float], ...]:
     if not isinstance(logprobs, Mapping) or not logprobs.get("tokens"):
         return ()
     values = logprobs.get("token_logprobs") or [0.0] * len(logprobs["tokens"])
+    # Not strict: if the two lists of a server differ in length, the rest of the longer is ignored.
     tokens = tuple(
         (str(token), float(value or 0.0))
         for token, value in zip(logprobs["tokens"], values, strict=False)

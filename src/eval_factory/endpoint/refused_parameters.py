@@ -30,10 +30,17 @@ SEARCHED_LENGTH = 4000
 The rest of a long error repeats the request.
 """
 _FIELD = re.compile(r'"(?:param|parameter|loc)\\?"\s*:\s*\\?(?:"([^"\\]{1,80})|\[([^\]]{1,120}))')
-"""Finds the field of an error that names the refused parameter: one text, or a list of texts."""
+"""Finds the field of an error that names the refused parameter: one text, or a list of texts.
+
+Examples: `"param": "top_p"`, `"loc": ["body", "top_p"]`, and both with escaped quotes.
+"""
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")  # a character as JSON escapes it; the text is lower case
 _REPEATED_FIELD = re.compile(r"""["']\w{1,40}\\?["']\s*:\s*(?=[\d\[-]|null|none|true|false)""")
-"""Finds the fields of the request that an error repeats; their names do not mean a refusal."""
+"""Finds the fields of the request that an error repeats; their names do not mean a refusal.
+
+Examples: `"temperature": 0`, `'stop': none`.
+"""
+# the quotes and brackets around a parameter's name, such as `'top_p'` or `[top_p]`
 _BEFORE_NAME = r"""["'`“\u2018«\[(]\s*"""
 _AFTER_NAME = r"""\s*\\?["'`”\u2019»\])]"""
 
@@ -67,7 +74,10 @@ class _Table:
 
 
 def _any_of(rows: list[dict[str, Any]]) -> re.Pattern[str]:
-    """Return a pattern that matches the words of any of these rows."""
+    """Return a pattern that matches the words of any of these rows.
+
+    Each row of refused_parameters.yml has a list `says` of patterns.
+    """
     return re.compile("|".join(chain.from_iterable(row["says"] for row in rows)))
 
 
@@ -154,6 +164,7 @@ def _named_in(text: str, sent: Mapping[str, Any]) -> list[str]:
         may_change = name != openai_api.RESPONSE_FORMAT or openai_api.has_verdict_schema(sent)
         if name in sent and may_change:
             candidates.append(name)
+    # The two groups of `_FIELD` are a single name, or the names in a list; one of them is empty.
     fields = " ".join(single or listed for single, listed in _FIELD.findall(text))
     in_field = _found_in(fields, candidates, table.names)
     if in_field:

@@ -144,9 +144,10 @@ def registrable_domain(host: str) -> str | None:
     suffix_length = 1  # in labels
     if _is_public_suffix(labels[-2], labels[-1]):
         suffix_length = 2
-    if len(labels) == suffix_length:
+    if len(labels) == suffix_length:  # the host itself is a public suffix
         return None
-    return ".".join(labels[-suffix_length - 1 :])
+    domain_length = suffix_length + 1
+    return ".".join(labels[-domain_length:])
 
 
 def _is_public_suffix(second_level: str, top_level: str) -> bool:

@@ -29,13 +29,19 @@ ERROR_TEXT_LIMIT = foreign_text.MAX_FOREIGN_TEXT
 MAX_ERROR = 1 << 20
 """The maximum size of an error that is read, in bytes."""
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}=*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}=*")  # a part of a file's content
 
 _RETRY_DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?s)"')
-"""Finds the pause in Gemini's errors (google.rpc.RetryInfo), which have no header about a pause."""
+"""Finds the pause in Gemini's errors (google.rpc.RetryInfo), which have no header about a pause.
+
+An example is `"retryDelay": "34.5s"`.
+"""
 
 _RESET_AT = re.compile(rb'"X-RateLimit-Reset"\s*:\s*"?(\d{13})\b')
-"""Finds the end of the pause in OpenRouter's errors, in milliseconds since the epoch."""
+"""Finds the end of the pause in OpenRouter's errors, in milliseconds since the epoch.
+
+An example is `"X-RateLimit-Reset": "1741305600000"`.
+"""
 
 _AGAIN_IN = re.compile(rb"try again in (?:(\d{1,3})h)?(?:(\d{1,4})m)?(?:(\d{1,6})(?:\.\d+)?s)?\b")
 """Finds the pause in the text of Groq's and OpenAI's errors, such as "try again in 14m24.5s"."""

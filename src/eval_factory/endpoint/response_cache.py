@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.endpoint import bridge, in_flight, openai_api
@@ -216,6 +216,14 @@ class Answer:
         return openai_api.token_counts_of(self.response)
 
 
+class StoredResponse(NamedTuple):
+    """The response to a request, as `ResponseCache.get` returns it."""
+
+    response: dict[str, Any]  # the parsed JSON body
+    latency_s: float
+    created: float  # in seconds since the epoch
+
+
 @dataclass(frozen=True)
 class Origin:
     """The run whose answers were copied; the fields are the columns of `answers_of`, in order."""
@@ -259,10 +267,8 @@ class ResponseCache:
         """Return True if the answer to the request with this key is stored."""
         return key in self._keys
 
-    def get(self, key: str) -> tuple[dict[str, Any], float, float] | None:
-        """Return a stored response, its latency in seconds and its time of creation.
-
-        Return None if no response is stored under this key.
+    def get(self, key: str) -> StoredResponse | None:
+        """Return the response that is stored under this key; None if there is none.
 
         Raises:
             UnusableAnswer: the stored response is not JSON; older versions stored such responses.
@@ -273,7 +279,8 @@ class ResponseCache:
         row = self._reader().execute(query, (key,)).fetchone()
         if row is None:  # another thread has just archived the answer
             return None
-        return (openai_api.parse_strictly(row[0]), row[1], row[2])
+        response, latency_s, created = row
+        return StoredResponse(openai_api.parse_strictly(response), latency_s, created)
 
     def failures(self) -> dict[str, str]:
         """Return the last error of each request that ever failed, by the request's key."""
@@ -454,6 +461,7 @@ def note_interrupted(path: Path) -> None:
     """
     interrupted = in_flight.interrupted_requests(path)
     if interrupted and path.is_file():
+        # The second `connection` is a context manager that commits at the end of the block.
         with closing(_connect(path)) as connection, connection:
             connection.executemany(_INTERRUPTED, [vars(sent) for sent in interrupted])
     in_flight.file_of(path).unlink(missing_ok=True)
@@ -545,7 +553,7 @@ def write_origin(path: Path, run_identity: str, started_at: str) -> None:
         run_identity: the identity of the run whose answers were copied.
         started_at: the time at which that run was started, in ISO 8601, UTC.
     """
-    with closing(_connect(path)) as connection, connection:
+    with closing(_connect(path)) as connection, connection:  # commits, then closes
         connection.execute(_CREATE_ORIGIN_TABLE)
         connection.execute("DELETE FROM answers_of")
         insert = "INSERT INTO answers_of SELECT ?, ?, COALESCE(MAX(id), 0) FROM attempts"

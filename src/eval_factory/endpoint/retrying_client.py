@@ -2,6 +2,13 @@
 
 The client decides which failures lead to another attempt, after which pause, and how often.
 urllib3's `Retry` computes backoff and jitter.
+
+Words of this module:
+
+- A silent attempt: no byte of an answer arrived.
+- An unreachable server: no connection could be made. Such an attempt is silent too.
+- A stray: an answer that may belong to another question. `Doubt` describes how that happens.
+- A slot: allows one request to be in flight. A server's `admission` grants the slots.
 """
 
 from __future__ import annotations
@@ -108,13 +115,15 @@ _MIN_EVIDENCE = 3
 
 
 class OutageDetector:
-    """A counter of the attempts in a row, of all threads together, in which no byte arrived."""
+    """A counter of silent attempts in a row, of all threads together."""
 
     def __init__(self, *, max_retries: int, parallelism: int) -> None:
         threads = max(parallelism, _MIN_EVIDENCE)
         self._unreachable_for_outage = _MIN_EVIDENCE * threads
+        """The number of silent attempts in a row that show an outage if no connection can be made.
+        """
         self._silent_for_outage = max(max_retries + 1, _MIN_EVIDENCE) * threads
-        """The number of attempts in a row, without any byte of an answer, that show an outage.
+        """The number of silent attempts in a row that show an outage if connections can be made.
 
         Slow prompts cause silent attempts too. If each thread asks one slow prompt, only the last
         attempt at the last of these prompts reaches this number.
@@ -129,10 +138,10 @@ class OutageDetector:
         self._in_a_row = 0
 
     def nothing_received(self, *, unreachable: bool) -> bool:
-        """Count an attempt in which no byte arrived; return True if the endpoint is gone.
+        """Count a silent attempt; return True if the endpoint is gone.
 
-        The endpoint is gone if there were enough such attempts in a row, and the first of them was
-        at least `OUTAGE_S` ago. `unreachable` says whether no connection could be made.
+        The endpoint is gone if there were enough silent attempts in a row, and the first of them
+        was at least `OUTAGE_S` ago. `unreachable` says whether no connection could be made.
         """
         with self._lock:
             now = time.monotonic()
@@ -173,8 +182,8 @@ OVERLOAD_STATUSES = frozenset({429, 503, 529})
 MAX_STRAYS = 1
 """The number of times that a question is asked again because its answer is a stray.
 
-A stray is an answer that may belong to another question. The question is then asked on a new
-connection, because the first answer on a connection certainly belongs to its question.
+The question is then asked on a new connection, because the first answer on a connection certainly
+belongs to its question.
 """
 REFUSALS_IN_A_ROW = 20
 """The number of refusals in a row that shows that the key or the model is refused.
@@ -189,7 +198,7 @@ BACKOFF_MAX_S = 60.0
 _FREE_BACKOFF_MAX_S = 10.0
 """The longest pause of the backoff before an attempt that costs no retry, in seconds."""
 SILENCE_FACTOR = 4
-"""The factor for the pause after an attempt in which no byte arrived.
+"""The factor for the pause after a silent attempt.
 
 With five retries, the pauses add up to a minute, in which a server may restart.
 """
@@ -250,7 +259,7 @@ class _Tries:
     def __init__(self, retries: Retry) -> None:
         self._retries = retries
         self._free_retries = retries.new(total=None, backoff_max=_FREE_BACKOFF_MAX_S)
-        """Computes the pauses before the attempts that cost no retry."""
+        """Computes the pauses before the attempts that cost no retry (any number of attempts)."""
         self._silent_since: float | None = None
         """The time (monotonic clock) since which all attempts were silent; None: the last was not.
         """
@@ -435,6 +444,7 @@ class RetryingClient:
             if causes is None:
                 raise
             kind: type[EndpointUnusable] = replies.NoneAnswered
+            # No answer, or an error of the server itself: a later run may succeed.
             if failed.status is None or failed.status >= 500:
                 kind = replies.EndpointGone
             unusable = kind(self._messages.none_answered(self._first.total, causes))
@@ -468,7 +478,7 @@ class RetryingClient:
         may_renew = True  # the token; it is renewed at most once
         while True:
             started = time.time()
-            clock = time.perf_counter()
+            clock = time.perf_counter()  # for an error while this request waits for its slot
             try:
                 with self._servers.turn(body, avoided) as turn:
                     self._raise_if_stopped()
@@ -487,15 +497,18 @@ class RetryingClient:
             except _RetryWithChanges as refused:
                 _note_refusal(note, attempt, refused.status, started, time.perf_counter() - clock)
                 own_changes = refused_parameters.merged_changes(own_changes, refused.changes)
-                may_renew = may_renew and bool(refused.changes)  # no changes: it was renewed
+                if not refused.changes:  # the token was renewed just now
+                    may_renew = False
                 continue  # `attempt` stays: only retries are counted
             except TransportError as error:
                 latency = time.perf_counter() - clock
                 failed = self._failure_of(error)
                 pause = self._pause_after(error, tries, turn, latency)
                 avoided = {*refusing, turn.server}
-                outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
-                state = AttemptState.FAILED if outage or pause is None else AttemptState.RETRIED
+                is_last = pause is None or attempt >= TRIES_TO_REACH
+                is_outage = self._is_outage(error, last=is_last)
+                is_over = is_outage or pause is None
+                state = AttemptState.FAILED if is_over else AttemptState.RETRIED
                 note(attempt, state, failed, started, latency)
             except RequestFailed as failure:
                 is_over = self._is_refused_by_all(failure.status, turn.server, refusing)
@@ -510,7 +523,7 @@ class RetryingClient:
                 self._count_answer(own_changes, turn.server)
                 return Answered(answer, attempt, started, latency, changes, turn.server.name, doubt)
             # Continue outside the `except` blocks: inside, the error keeps its answer in memory.
-            if outage:
+            if is_outage:
                 raise self._gone(failed)
             if pause is None:
                 raise failed
@@ -559,9 +572,9 @@ class RetryingClient:
         a parameter only because the prompt names the parameter.
         """
         applicable: dict[str, openai_api.Change] = {}
-        for name, new in list(self._changes.items()):
+        for name, change in list(self._changes.items()):  # a copy: other threads add changes
             if name in body:
-                applicable[name] = new
+                applicable[name] = change
         return applicable
 
     def _gone(self, failed: RequestFailed) -> replies.EndpointGone:
@@ -596,6 +609,7 @@ class RetryingClient:
     def _raise_if_stopped(self) -> None:
         """Raise the error that stopped the client; do nothing if the client was not stopped."""
         if self._unusable is not None:
+            # Make a new error: several threads may raise it, and each has its own traceback.
             raise type(self._unusable)(str(self._unusable))
 
     def _is_outage(self, error: TransportError, *, last: bool) -> bool:
@@ -695,7 +709,7 @@ class RetryingClient:
         return reply
 
     def _usable(self, reply: Reply, sent: Mapping[str, Any], turn: Turn) -> openai_api.Completion:
-        """Return the answer in a reply; raise an error if the reply is doubted or unusable."""
+        """Return the answer in a reply; raise an error if it is a stray, or cannot be used."""
         try:
             if reply.doubt.is_raised:
                 raise TransportError(DOUBTED, stray=True)
@@ -769,6 +783,7 @@ class RetryingClient:
         self._raise_if_waiting_cannot_help(status, text, headers, reply, turn.server)
         if status in RETRIED_STATUSES:
             if status in OVERLOAD_STATUSES:
+                # From now on, fewer requests are sent to this server at once.
                 turn.server.admission.too_many(turn.slot, _capped_pause(headers))
             meaning = ""
             if status == 429:
@@ -816,7 +831,8 @@ class RetryingClient:
             has_long_limit = stated_errors.means_long_limit(text)
         if not has_long_limit:
             return
-        is_last_server = self._servers.close(server, math.inf if pause is None else pause)
+        closed_for_s = math.inf if pause is None else pause
+        is_last_server = self._servers.close(server, closed_for_s)
         if is_last_server:
             raise EndpointUnusable(server.messages.long_limit(status, text, pause), status)
 

@@ -67,7 +67,8 @@ class Server:
             transport: the connections to the server.
             messages: writes the messages with which a run stops.
             name: the server's name in cache.db: usually its URL as the configuration has it.
-            admission: grants the slots; None: makes an admission from the settings' limits.
+            admission: grants the slots (each allows one request in flight); None: makes an
+                admission from the settings' limits.
             has_answered: whether the server answered in an earlier run, so that it is known to
                 accept the key and the model.
         """
@@ -110,9 +111,10 @@ class Server:
 
         A failed server may get a single request, which finds out whether the server is back.
         """
-        return self.is_well(now) or (
-            not self.in_flight and max(self.absent_until, self.paused_until) <= now
-        )
+        if self.is_well(now):
+            return True
+        is_ready = max(self.absent_until, self.paused_until) <= now
+        return is_ready and self.in_flight == 0
 
     def tolerates_limit(self, first: float) -> bool:
         """Note a 429 (Too Many Requests) of this server; return True if it costs no retry.

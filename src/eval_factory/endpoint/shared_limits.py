@@ -184,8 +184,8 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         with suppress(OSError, ValueError), self._lines:
             for line in self._lines:
                 message = json.loads(line)
-                # The ticket is missing if its request was interrupted meanwhile.
-                if (ticket := self.tickets.get(message["id"])) is not None:
+                ticket = self.tickets.get(message["id"])
+                if ticket is not None:  # None: its request was interrupted meanwhile
                     ticket.give(message.get("reached"))
         self.close()
 
@@ -252,7 +252,9 @@ class LimitServer:
             server = bridge.wait_for(
                 asyncio.start_unix_server(self._serve, self.address, limit=MAX_LINE, backlog=128)
             )
+            # The last callback is called first: the server is closed before its folder is deleted.
             cleanup.callback(lambda: bridge.wait_for(self._close(server)))
+            # Nothing failed: the callbacks are called by `__exit__`, not at the end of this block.
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -317,6 +319,7 @@ class _Client:
             limit = self._server.limits[message["group"]]
             ticket = Ticket()
             self.tickets[message["id"]] = (limit, ticket)
+            # Add the callback first: `acquire` may grant the slot at once.
             ticket.add_done_callback(lambda _: self.send({"id": request_id}))
             limit.acquire(ticket, message["tokens"], self._priority)
         elif action == "too_many":

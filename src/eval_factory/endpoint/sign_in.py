@@ -16,7 +16,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,7 +117,8 @@ def read_token(file: Path) -> Token | None:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, encoding="utf-8") as opened:
             file_state = os.fstat(descriptor)
-            if file_state.st_mode != stat.S_IFREG | PRIVATE or file_state.st_uid != os.geteuid():
+            private_file = stat.S_IFREG | PRIVATE  # a regular file that only its owner can read
+            if file_state.st_mode != private_file or file_state.st_uid != os.geteuid():
                 return None
             document = json.loads(opened.read(65536))
         value = document["access_token"]
@@ -372,6 +373,7 @@ class OAuthSignIn(SignIn):
 
         The secret is sent by HTTP Basic authentication, as RFC 6749, section 2.3.1, prefers.
         """
+        trusted_certificates, _ = certificates()
         proxy = proxy_for(url)
         proxies = {}
         if proxy:
@@ -386,7 +388,7 @@ class OAuthSignIn(SignIn):
                 auth=(self._id or "", self._secret or ""),  # `_fetch` has checked both
                 timeout=TOKEN_TIMEOUT_S,
                 proxies=proxies,
-                verify=certificates()[0],
+                verify=trusted_certificates,
             )
         return reply.text
 
@@ -491,11 +493,20 @@ def sign_in(
     """
     if settings.oauth is not None:
         return OAuthSignIn(settings.oauth, env=env, redactor=redactor, say=say)
-    key = next((value for name in settings.key_names if (value := secret_in(env, name))), None)
-    if key:
+    key = _first_key(settings.key_names, env)
+    if key is not None:
         redactor.learn(key)
     service = fallback_service(settings, services)
     if service is None:
         return SignIn(key)
     tokens = OAuthSignIn(service, env=env, redactor=redactor, say=say)
     return KeyThenTokens(key, tokens, say)
+
+
+def _first_key(names: Iterable[str], env: Mapping[str, str]) -> str | None:
+    """Return the key in the first of these variables that has one; None if none has a key."""
+    for name in names:
+        key = secret_in(env, name)
+        if key is not None:
+            return key
+    return None

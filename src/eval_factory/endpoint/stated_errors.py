@@ -108,7 +108,10 @@ _PAUSE = re.compile(
     r"(?:try again|retry|reset|wait|available) (?:in|after|for) "
     r"(?:(\d{1,4})h)?(?:(\d{1,4})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)s)?(?!\w|\.\d)"
 )
-"""Finds the pause in errors of Groq and Gemini: "try again in 39m38.016s", "retry in 20h31m2s"."""
+"""Finds the pause in errors of Groq and Gemini: "try again in 39m38.016s", "retry in 20h31m2s".
+
+`(?!s)`: the m of "500ms" does not stand for minutes.
+"""
 
 
 def pause_in(message: str) -> float | None:
