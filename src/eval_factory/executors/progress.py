@@ -83,9 +83,13 @@ class EventTail:
         for line in self._tail.lines():
             with suppress(ValueError):  # skip a line that a full disk or a kill has damaged
                 event = json.loads(line)
-                if isinstance(event, dict) and self._run_id in (None, event.get("run_id")):
+                if isinstance(event, dict) and self._is_wanted(event):
                     events.append(event)
         return events
+
+    def _is_wanted(self, event: Mapping[str, Any]) -> bool:
+        """Return True if an event is of the reader's run, or if the reader reads all runs."""
+        return self._run_id is None or event.get("run_id") == self._run_id
 
 
 class AnswerTail:
@@ -159,11 +163,11 @@ def _reason_and_text(response: str | None) -> tuple[str, str]:
     """
     try:
         body = openai_api.parse_strictly(response or "")
-        kind = openai_api.CHAT
+        endpoint_type = openai_api.CHAT
         # Only completions have the key `text` here; chat answers have `message`.
         if "text" in body["choices"][0]:
-            kind = "completions"
-        choice = openai_api.read_answer(body, kind)[0]
+            endpoint_type = "completions"
+        choice = openai_api.read_answer(body, endpoint_type)[0]
     except (openai_api.UnusableAnswer, ValueError, LookupError, TypeError, RecursionError):
         return "not read", ""
     parts = openai_api.split_thinking(choice.text, "<think>", "</think>")

@@ -401,6 +401,7 @@ class ServerGuard:
         # Child processes of the server are of no use without the server.
         end_group(process, self._order["stop_grace_s"])
         copier.join(COPY_END_LIMIT_S)
+        # The group has ended: `_Server.stop` must not kill a later group with the same number.
         _write_report(group=None)
         if is_taken:
             return None
@@ -461,8 +462,10 @@ class ServerGuard:
         answered = time.monotonic()
         limit = self._order["hang_time_limit_s"]
         while time.monotonic() - answered < limit:
-            with suppress(subprocess.TimeoutExpired):
-                return _how_it_ended(process.wait(min(WATCH_INTERVAL_S, limit / 4)))
+            # At least four checks fit into the limit: one late answer alone is no hang.
+            interval = min(WATCH_INTERVAL_S, limit / 4)
+            with suppress(subprocess.TimeoutExpired):  # raised if the server still runs
+                return _how_it_ended(process.wait(interval))
             if answers(url, min(MAX_ANSWER_S, limit)):
                 answered = time.monotonic()
         return f"hangs: {url} has not answered for {time.monotonic() - answered:.0f} s"
@@ -529,20 +532,14 @@ def is_foreign_port(port: int, token: str, proc: Path = Path("/proc")) -> bool:
         token: the value of the environment variable `TOKEN` of the server's own processes.
         proc: the path of the proc file system.
     """
-    rows: list[list[str]] = []
-    for name in ("tcp", "tcp6"):
-        with suppress(OSError):
-            rows += map(str.split, (proc / "net" / name).read_text("ascii").splitlines()[1:])
-    # In each row of /proc/net/tcp, column 3 is the state (0A: listening), the end of column 1 is
-    # the port in hexadecimal digits, column 7 is the user id, and column 9 is the inode.
-    listeners = [
-        row for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port
-    ]
-    sockets = {f"socket:[{row[9]}]" for row in listeners if int(row[7]) == os.getuid()}
+    listeners = _listeners(port, proc)
+    own_user = os.getuid()
+    sockets = {listener.socket for listener in listeners if listener.user == own_user}
     if not sockets:
         # No program of this user listens. A listener of another user is foreign, except that a
-        # listener of root (user id 0) may forward requests to our server in a container.
-        return bool(listeners) and all(row[7] != "0" for row in listeners)
+        # listener of root may forward requests to our server in a container.
+        root = 0
+        return bool(listeners) and all(listener.user != root for listener in listeners)
     have_token = []  # for each process with one of the sockets: True if the process has the token
     for process in proc.glob("[0-9]*"):
         with suppress(OSError):
@@ -550,6 +547,31 @@ def is_foreign_port(port: int, token: str, proc: Path = Path("/proc")) -> bool:
                 variables = (process / "environ").read_bytes().split(b"\0")
                 have_token.append(f"{TOKEN}={token}".encode() in variables)
     return bool(have_token) and not any(have_token)
+
+
+@dataclass(frozen=True)
+class _Listener:
+    """A socket that listens on a port."""
+
+    user: int  # the id of the user whose program has the socket
+    socket: str  # the target of the link in /proc/PID/fd, such as `socket:[12345]`
+
+
+def _listeners(port: int, proc: Path) -> list[_Listener]:
+    """Return the sockets of all users that listen on a port; empty if they cannot be read."""
+    listeners = []
+    for name in ("tcp", "tcp6"):
+        lines: list[str] = []
+        with suppress(OSError):
+            lines = (proc / "net" / name).read_text("ascii").splitlines()
+        for line in lines[1:]:  # the first line is the heading
+            # The columns by number: 1: the local address, such as 0100007F:1F90 (port 8080 in
+            # hexadecimal digits); 3: the state (0A: listening); 7: the user id; 9: the inode.
+            columns = line.split()
+            _, _, hexadecimal_port = columns[1].rpartition(":")
+            if columns[3] == "0A" and int(hexadecimal_port, 16) == port:
+                listeners.append(_Listener(int(columns[7]), f"socket:[{columns[9]}]"))
+    return listeners
 
 
 def _last_lines(tail: Iterable[str]) -> str:

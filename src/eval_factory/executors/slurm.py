@@ -83,7 +83,7 @@ class Slurm:
             dependency = [f"--dependency=afterany:{after}"]
         finished = self._call(["sbatch", "--parsable", *dependency, str(script)])
         last_line = (finished.stdout.strip().splitlines() or [""])[-1]
-        match = re.fullmatch(r"(\d+)(;.*)?", last_line)
+        match = re.fullmatch(r"(\d+)(;.*)?", last_line)  # "1234", or "1234;cluster"
         if finished.returncode or match is None:
             raise PrerequisiteError(
                 f"sbatch does not accept {script}: {_error_line(finished)}\n"
@@ -145,6 +145,7 @@ class Slurm:
             PrerequisiteError: scontrol failed or does not report the number.
         """
         finished = self._call(["scontrol", "show", "config"])
+        # a line such as "MaxArraySize            = 1001"
         match = re.search(r"^MaxArraySize\s*=\s*(\d+)", finished.stdout, re.MULTILINE)
         if finished.returncode or match is None:
             raise PrerequisiteError(
@@ -202,6 +203,7 @@ NEVER_ENDING_REASONS = frozenset(
 _JOB_LIMIT_REASON = re.compile(r"(QOS|Assoc)Max\w+Per(Job|Node)(Limit)?|QOSMin\w+")
 """Matches reasons that name a limit for a single job, which the job exceeds.
 
+Examples: QOSMaxCpuPerJobLimit, AssocMaxNodePerJobLimit, QOSMinGRES.
 Limits for a user, an account or a group (`PerUser`, `Grp`) do not match: they end when other jobs
 end.
 """
@@ -229,7 +231,10 @@ def reason_name(reason: str) -> str:
 _OPTION_OF_EVALUATION = re.compile(
     "--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|hold|mail)"
 )
-"""Matches options in `extra` that a clean-up job does not need, for it only deletes a file."""
+"""Matches options in `extra` that a clean-up job does not need, for it only deletes a file.
+
+An example is `--mem-per-cpu=4G`.
+"""
 
 
 def batch_script(
@@ -259,7 +264,8 @@ def batch_script(
             server gets the resources.
     """
     has_one_server = servers == 1
-    options = [f"--job-name={name}", f"--array=0-{tasks - 1}%{min(at_once, tasks)}"]
+    array = f"0-{tasks - 1}%{min(at_once, tasks)}"  # "0-9%4": ten tasks, at most 4 at once
+    options = [f"--job-name={name}", f"--array={array}"]
     options += ["--nodes=1", "--ntasks=1"] if has_one_server else [f"--ntasks={servers}"]
     options.append(f"--cpus-per-task={resources['cpus']}")
     options += [
@@ -279,7 +285,8 @@ def batch_script(
             options.append(f"--mem-per-cpu={_memory_per_cpu(str(memory), resources['cpus'])}")
         if gpus is not None:
             options.append(f"--gpus-per-task={gpus}")
-    options += [f"--output={_file_pattern(log, '%a.log')}", "--open-mode=append", "--requeue"]
+    log_files = _file_pattern(log, "%a.log")  # Slurm replaces %a by the number of the task
+    options += [f"--output={log_files}", "--open-mode=append", "--requeue"]
     # Slurm sends SIGTERM 30 seconds before the time limit, so that the worker can end its
     # processes.
     options += ["--signal=B:TERM@30", "--export=NONE", *resources["extra"]]
@@ -305,7 +312,7 @@ def _memory_per_cpu(memory: str, cpus: int) -> str:
         unit = memory[-1]
         number = memory[:-1]
     kibibytes = int(number) * 1024 ** "KMGT".index(unit)
-    rounded_up = -(-kibibytes // cpus)
+    rounded_up = -(-kibibytes // cpus)  # `//` rounds down, and the two signs turn that round
     return f"{rounded_up}K"
 
 

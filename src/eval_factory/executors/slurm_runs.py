@@ -5,6 +5,9 @@ runs of each wave, a file for each start of a run, and the record of each run's 
 wave is written before sbatch is called. A wave is recognized in Slurm's queue by the name of its
 job. The submitter and the tasks on other machines write files atomically, so that readers never
 find an incomplete file.
+
+In this module, keys are the credentials that the tasks of a wave need for their endpoints. A file
+passes the keys to the tasks, and is deleted after the end of the wave.
 """
 
 from __future__ import annotations
@@ -493,34 +496,38 @@ class SlurmRuns:
             PrerequisiteError: Slurm does not report its queue, or the jobs do not end.
         """
         waves = self.store.waves()
+        ends_all_runs = names is None
 
         def tasks_left() -> dict[str, QueuedTask]:
             """Return the queued tasks of these runs, by the name of the run."""
             queued = task_of_each_run(self._slurm.queue(), waves)
             return {name: task for name, task in queued.items() if names is None or name in names}
 
-        queued = tasks_left()
-        jobs: dict[str, list[QueuedTask]] = {}
-        for task in queued.values():
-            jobs.setdefault(task.job_name, []).append(task)
-        if names is None and jobs:
+        tasks_by_job: dict[str, list[QueuedTask]] = {}
+        for task in tasks_left().values():
+            tasks_by_job.setdefault(task.job_name, []).append(task)
+        jobs = sorted(tasks_by_job)
+        if ends_all_runs and jobs:
             self.store.cancelled.touch()
-        for job, tasks in sorted(jobs.items()):
-            # A task that does several runs occurs once for each run.
-            self._slurm.cancel(job, () if names is None else list(dict.fromkeys(tasks)))
-            if names is None:
+        for job in jobs:
+            if ends_all_runs:
+                self._slurm.cancel(job)  # with all its tasks
                 self._slurm.cancel(clean_up_name(job))
                 self._say(f"asked Slurm to end {job} ...")
+            else:
+                # A task that does several runs occurs once for each run.
+                distinct_tasks = list(dict.fromkeys(tasks_by_job[job]))
+                self._slurm.cancel(job, distinct_tasks)
         started = time.monotonic()
         while jobs and tasks_left():
             if time.monotonic() - started > MAX_CANCEL_S:
                 raise PrerequisiteError(
                     f"{self.store.suite.root}: jobs were cancelled and have not ended "
                     f"after {MAX_CANCEL_S:.0f} s:"
-                    f" {', '.join(sorted(jobs))}\n  see squeue, then run the same command again"
+                    f" {', '.join(jobs)}\n  see squeue, then run the same command again"
                 )
             time.sleep(0.5)
-        if names is None:
+        if ends_all_runs:
             for wave in waves:
                 self.store.environment(wave.number).unlink(missing_ok=True)
 
@@ -534,16 +541,14 @@ class SlurmRuns:
         if self._queue is None:
             self._queue = self._slurm.queue()
         self.forget_keys()
-        jobs = {task.job_name: task.job_id for task in self._queue}
+        queued_jobs = {task.job_name: task.job_id for task in self._queue}
         # A killed submitter may have submitted a wave without its clean-up job.
         for wave in self.store.waves():
-            submitted = self.store.clean_up_mark(wave.number).exists()
-            if (
-                self.store.environment(wave.number).exists()
-                and wave.job_name in jobs
-                and not submitted
-            ):
-                self._clean_up_after(wave, jobs[wave.job_name])
+            has_clean_up_job = self.store.clean_up_mark(wave.number).exists()
+            if has_clean_up_job or wave.job_name not in queued_jobs:
+                continue
+            if self.store.environment(wave.number).exists():
+                self._clean_up_after(wave, queued_jobs[wave.job_name])
 
     def forget_keys(self, *, older_than_s: float = 0.0) -> None:
         """Delete the keys of waves that had no task left when the queue was last read.
