@@ -92,9 +92,10 @@ def is_running(pid: int) -> bool:
         return True
     # Without /proc, a zombie process counts as running.
     with suppress(OSError, IndexError):
+        # The file begins with `PID (NAME) STATE`; the name may have parentheses too.
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
         state = status.rpartition(")")[2].split()[0]
-        return state not in ("Z", "X")
+        return state not in ("Z", "X")  # a zombie, a dead process
     return True
 
 
@@ -368,9 +369,12 @@ class RunDir:
                     "  choose a folder on a local disk with --output_dir; you can copy what is "
                     "in this folder"
                 ) from error
-            if (holder is not None and not holder.is_gone) or waited >= ORPHAN_WAIT_S:
+            still_runs = holder is not None and not holder.is_gone
+            if still_runs or waited >= ORPHAN_WAIT_S:
                 raise BusyError(self._in_use_by(holder))
-            if not reported and (holder is not None or waited >= UNKNOWN_HOLDER_S):
+            # A holder that is not known yet may be just starting or ending: do not report it.
+            is_worth_a_message = holder is not None or waited >= UNKNOWN_HOLDER_S
+            if is_worth_a_message and not reported:
                 reported = True
                 say(
                     f"{self.root} is still in use by a run that has ended or was killed:"
@@ -434,7 +438,10 @@ def sha256_of(path: Path, inside: Path | None = None) -> str:
 
 @dataclass(frozen=True)
 class SuiteDir:
-    """The paths below a suite's `output_dir`. Creating the object does not change the disk."""
+    """The paths below a suite's `output_dir`. Creating the object does not change the disk.
+
+    A cell of a suite is one evaluation of one target; its run has an output folder of its own.
+    """
 
     root: Path
 
@@ -477,11 +484,11 @@ class SuiteDir:
         """The logs of all servers that this machine started, and of those that each target's last
         Slurm job started.
         """
-        # dict from a target's folder to its last job's folder: later jobs replace earlier jobs
-        last_jobs = {
-            job.parent: job
-            for job in sorted(self.state.glob("slurm/tasks/*/*"), key=os.path.getmtime)
-        }
+        # The folders of the jobs are slurm/tasks/TARGET/JOB; here the oldest job is first.
+        jobs = sorted(self.state.glob("slurm/tasks/*/*"), key=os.path.getmtime)
+        # a dict from a target's folder to its last job's folder: later jobs replace earlier jobs
+        last_jobs = {job.parent: job for job in jobs}
+        # Each job has a folder `.suite` of its own.
         folders = [self.state, *(job / self.state.name for job in last_jobs.values())]
         logs: list[Path] = []
         for folder in folders:

@@ -296,6 +296,7 @@ def json_line(value: Any) -> str:
         text = _encode(_readable(value))
     if text.isascii() and "\x7f" not in text:
         return text
+    # The escape of a character is its JSON without the two quotes.
     return re.sub(_ESCAPED, lambda match: json.dumps(match[0])[1:-1], text)
 
 

@@ -347,6 +347,7 @@ def _folders_above(paths: Iterable[str]) -> list[str]:
     """
     arguments = []
     for path in paths:
+        # from the highest folder to the lowest; the last of the `parents` is `/`, which exists
         for folder in reversed(Path(path).parents[:-1]):
             arguments += ["--dir", str(folder)]
     return arguments
@@ -427,9 +428,11 @@ def refused_calls(allowed: Allowed) -> bytes:
     # An instruction is (code, instructions to skip if true, instructions to skip if false, value).
     refuse = (_RETURN, 0, 0, _ERROR | _EPERM)
     instructions = [
+        # Refuse the calls of a program of another architecture, ...
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_EQUAL, 1, 0, architecture.identifier),
         refuse,
+        # ... and those of a 32-bit program.
         (_LOAD, 0, 0, _NUMBER_AT),
         (_AT_LEAST, 0, 1, _X32),
         refuse,

@@ -28,13 +28,14 @@ LONG_TEXT = 100_000
 """The length (in characters) from which a text is long: a long text that occurs in several lines is
 checked only once.
 """
-_A_WORD = r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20})"
-_PLAIN = re.compile(rf"{_A_WORD}(?:[-_. ]{_A_WORD})?")  # one word, or two words with a separator
+_A_WORD = r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20})"  # "ollama", "Ollama", "EMPTY"
+# one word, or two words with a separator: "ollama", "not-needed"
+_PLAIN = re.compile(rf"{_A_WORD}(?:[-_. ]{_A_WORD})?")
 
 _WORD = r"[A-Za-z0-9_\-]"
 _BASE64 = r"[A-Za-z0-9+/=]"
 _TOKEN68 = r"[A-Za-z0-9._~+/=\-]"  # the characters of a key in a header (`token68`, RFC 9110)
-_NO_WORD = r"(?:[0-9=]|[a-z][A-Z])"
+_NO_WORD = r"(?:[0-9=]|[a-z][A-Z])"  # "7", "aB"
 """Matches characters that occur in a key but not in a word. 'Basic metabolic panel' and 'Bearer of
 ...' are clinical text, not HTTP headers with a key.
 """
@@ -48,13 +49,17 @@ _MARKED = rf"\1{REDACTED}"  # the text before the key stays
 def _begins(literal: str) -> str:
     """Return a pattern for a word that begins with a literal.
 
-    The literal comes first in the pattern, because `re` then searches long texts fast.
+    The literal comes first in the pattern, because `re` then searches long texts fast. The part
+    after it looks back: a word must begin before the literal (`sk-` does not match in `task-`).
     """
     return rf"{literal}(?<=\b{literal})"
 
 
 def _unlike_words(characters: str, minimum: int) -> str:
-    """Return a pattern for at least `minimum` of the characters that are not only words."""
+    """Return a pattern for at least `minimum` of the characters that are not only words.
+
+    With a minimum of 8, `dXNlcjpwdw` matches, and `metabolic` does not.
+    """
     return rf"(?={characters}*?{_NO_WORD}){characters}{{{minimum},}}"
 
 
@@ -64,6 +69,7 @@ text contains the literal beginning.
 """
 _KEYS: tuple[_Shape, ...] = (
     *((vendor, rf"{_begins(vendor)}{_WORD}{{8,}}", REDACTED) for vendor in _VENDORS),
+    # "Authorization: Bearer KEY", "authorization": "Basic KEY". The first letter may be either.
     ("uthorization", rf"""(uthorization{_HEADER_SEPARATOR}[Bb]earer\s+)[^\s"',;\\]+""", _MARKED),
     (
         "uthorization",
@@ -72,16 +78,18 @@ _KEYS: tuple[_Shape, ...] = (
     ),
     ("Bearer ", rf"({_begins('Bearer ')}){_unlike_words(_TOKEN68, 16)}", _MARKED),
     ("Basic ", rf"({_begins('Basic ')}){_unlike_words(_BASE64, 16)}", _MARKED),
-    # A JSON web token. Its end is optional in the pattern: otherwise the time for a long text with
-    # many beginnings would grow with the square of its length.
+    # A JSON web token (eyJ...A.eyJ...B.c...D). Its end is optional in the pattern: otherwise the
+    # time for a long text with many beginnings would grow with the square of its length. A match
+    # without the end is no token, and stays.
     (
         "eyJ",
         rf"{_begins('eyJ')}{_WORD}{{8,}}(\.{_WORD}+\.{_WORD}+)?",
         lambda match: REDACTED if match[1] else match[0],
     ),
 )
+_LOGIN_IN_URL: _Shape = ("://", r"""(://)[^/\s@'"\\]+(?=@)""", _MARKED)  # https://user:pw@host
 _SHORTEST_SHAPE = 5  # the length of `://b@`, the shortest text that has one of the shapes
-_SHAPES: tuple[_Shape, ...] = (*_KEYS, ("://", r"""(://)[^/\s@'"\\]+(?=@)""", _MARKED))
+_SHAPES: tuple[_Shape, ...] = (*_KEYS, _LOGIN_IN_URL)
 
 
 def _without(shapes: Iterable[_Shape], text: str) -> str:
@@ -96,6 +104,7 @@ def _without(shapes: Iterable[_Shape], text: str) -> str:
 
 def looks_like_key(text: str) -> bool:
     """Return True if a text that should name a variable is probably the key itself."""
+    # 24 or more characters, with small letters, capitals and digits among them
     long_and_mixed = re.match(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z", text)
     return _without(_KEYS, text) != text or long_and_mixed is not None
 
@@ -135,11 +144,14 @@ def _in_base64(value: str) -> set[str]:
     return codes
 
 
-_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[ux]|&#")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[ux]|&#")  # the beginnings of `%2D`, `\u002d`, `&#45;`
 
 
 def _escapable(letter: str) -> str:
-    """Return a pattern for a letter, also if it is escaped as in URLs, JSON, programs or HTML."""
+    r"""Return a pattern for a letter, also if it is escaped as in URLs, JSON, programs or HTML.
+
+    The pattern of `-` matches `-`, `%2d`, `%252D`, `\u002d`, `\x2d`, `\u{2d}`, `&#45;`, `&#x2d;`.
+    """
     code = ord(letter)
     digits = "".join(
         f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}"
@@ -154,16 +166,20 @@ def _escapable(letter: str) -> str:
 _BREAK = re.compile(
     r"(?<!\\)\\+(?:[nrtfbv]|u00(?:0[9aAdD]|20|[aA]0)|x0[9aAdD]|x20)|%(?:25)*(?:0[9aAdD]|20)|&#(?:1[03]|[xX]0?[aAdD]);"
 )
-"""An escaped line break, tab or space, as in JSON, programs, URLs or HTML."""
+r"""An escaped line break, tab or space, as in JSON, programs, URLs or HTML.
+
+Examples: `\n`, `\\n`, `\u000a`, `\x20`, `%0A`, `%2520`, `&#10;`.
+"""
 
 
 def _may_break(text: str) -> bool:
-    """Return False if `_BREAK` cannot match a text. One character is found much faster than two."""
-    return (
-        "\\" in text
-        or ("%" in text and ("%0" in text or "%2" in text))
-        or ("&" in text and "&#" in text)
-    )
+    """Return False if `_BREAK` cannot match a text."""
+    if "\\" in text:
+        return True
+    # Look for one character first: it is found much faster than two.
+    if "%" in text and ("%0" in text or "%2" in text):
+        return True
+    return "&" in text and "&#" in text
 
 
 # all bytes except ASCII letters and digits
@@ -228,7 +244,8 @@ class Redactor:
         import html  # only here: this import is slow, and most commands know no secret
 
         digits = value.encode().hex()
-        plain = {value, json.dumps(value)[1:-1], html.escape(value), digits, digits.upper()}
+        in_json = json.dumps(value)[1:-1]  # without the quotes
+        plain = {value, in_json, html.escape(value), digits, digits.upper()}
         known = sorted({*self._known, *plain, *_in_base64(value)}, key=len, reverse=True)
         spread = {*map(_squeezed, known), *self._spread, _squeezed(value)[::-1]}
         # Shorter forms could occur in ordinary texts.
@@ -358,8 +375,8 @@ def _without_long_texts(value: Any, long_texts: list[str]) -> Any:
     return value
 
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_NAME_OF_A_SECRET = re.compile(
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # "${MY_KEY}"
+_NAME_OF_A_SECRET = re.compile(  # "MY_API_KEY", "token_2", "client-secret", "db.pwd"
     r"(?:key|token|secret|password|passwd|credentials?|authorization|(?:^|[_.-])(?:pass|pwd|auth|sig))[_-]?\d*\Z",
     re.IGNORECASE,
 )
@@ -556,8 +573,9 @@ def written_keys(tree: Any, path: str = "") -> Iterator[str]:
 def _holds_a_key(text: str) -> bool:
     """Return True if a part of a text is shaped like a key."""
     # Words in lower case are removed first: `hf_model_handle` begins like a key.
+    other_text = re.sub(r"(?<![\w-])[a-z_]+(?![\w-])", "", text)
     # A redactor without secrets finds a key only by its shape.
-    return REDACTED in Redactor().text(re.sub(r"(?<![\w-])[a-z_]+(?![\w-])", "", text))
+    return REDACTED in Redactor().text(other_text)
 
 
 def _is_written_out(field: str, value: str) -> bool:
@@ -569,5 +587,5 @@ def _is_written_out(field: str, value: str) -> bool:
     name = re.sub(r"\A(?:host:|runtime:|\$)(?=\w+\Z)", "", value)
     if is_variable_name(name):
         return looks_like_key(name)
-    marked = re.fullmatch(r"\$\{.*\}|<.*>", value, re.DOTALL)
-    return not (marked or is_placeholder(value.removeprefix("lit:")))
+    is_marker = re.fullmatch(r"\$\{.*\}|<.*>", value, re.DOTALL)  # "${MY_KEY}", "<your key>"
+    return not (is_marker or is_placeholder(value.removeprefix("lit:")))

@@ -191,8 +191,8 @@ def _rows_of_workbook(file: Path, sheet: str) -> Iterator[tuple[int, list[str]]]
                     width = len(cells)
                 # Cells beyond the titles stay if they have a text: the caller reports them.
                 extra = [cell for cell in cells[width:] if cell.strip()]
-                cells = cells[:width] + [""] * (width - len(cells)) + extra
-                yield number, cells
+                missing = [""] * (width - len(cells))  # empty if the row is not too short
+                yield number, [*cells[:width], *missing, *extra]
     except TableError:
         raise
     except _NO_WORKBOOK as error:
@@ -235,4 +235,4 @@ def _file_and_sheet(table: Path) -> tuple[str, str]:
     if start < 0:
         return name, ""
     end = start + len(_SHEET_OF)
-    return name[: end - 1], name[end:]
+    return name[: end - 1], name[end:]  # neither part has the `#`

@@ -22,6 +22,8 @@ MAX_CELL = 2_000  # the limit of a cell's text, in characters
 _FORMULA = re.compile(r"(^|;)([\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20|%])")
 """Finds text that a spreadsheet would execute as a formula, at the start of a cell.
 
+Examples: `=1+2`, `"@A1`.
+
 The list of characters includes the full-width forms
 (https://owasp.org/www-community/attacks/CSV_Injection). A semicolon also starts a cell, because
 some spreadsheets separate cells with semicolons.
@@ -87,15 +89,18 @@ def screen(table: Table, widest: int | None = None) -> list[str]:
             row. None: no limit.
     """
     rows = [[_plain(cell) for cell in row] for row in [table.head, *table.rows]]
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    columns = zip(*rows, strict=True)
+    widths = [max(map(len, column)) for column in columns]
     if widest is not None:
         widths = [min(width, widest) for width in widths]
     lines = []
     for row in rows:
-        cells = [
-            cell.rjust(width) if table.is_number(column) else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
+        cells = []
+        for number, cell in enumerate(row):
+            if table.is_number(number):
+                cells.append(cell.rjust(widths[number]))
+            else:
+                cells.append(cell.ljust(widths[number]))
         lines.append("  ".join(cells).rstrip())
     return lines
 
@@ -140,8 +145,15 @@ _RENDERED = re.compile(
     r"|[\\`*\[\]<>~$!&|]|(?<![^\W_])_|_(?![^\W_])",  # markup; `_` between letters is not markup
     re.IGNORECASE,
 )
-"""Finds characters of a word that GitHub may render as a link, a mention or markup."""
-_LIST = re.compile(r"(\d*)([-+.)]-*)")  # a first word that Markdown reads as a list or a line
+"""Finds characters of a word that GitHub may render as a link, a mention or markup.
+
+Examples: `@name`, `#12`, `gh-12`, `:smile:`, `https://a.b`, `**bold**`, `_italic_`.
+"""
+_LIST = re.compile(r"(\d*)([-+.)]-*)")
+"""Matches a first word that Markdown reads as the sign of a list or as a line: `-`, `12.`, `---`.
+
+The second group is the part before which a backslash helps: `12\\.`.
+"""
 
 
 def code(text: str) -> str:

@@ -42,6 +42,7 @@ def interruptible() -> Iterator[None]:
 
     Nothing is changed if the process has its own signal handlers, or outside the main thread.
     """
+    # both: (the handler of SIGINT, the handler of SIGALRM)
     usual_handlers = (signal.default_int_handler, signal.SIG_DFL)
     current_handlers = (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM))
     # Python allows signal handlers in the main thread only.
