@@ -345,6 +345,42 @@ class _AttemptOptions:
 _Note = Callable[[int, str, RequestFailed, float, float], None]
 """Notes an attempt without an answer: (attempt, state, error, started, latency in seconds)."""
 
+
+class _Attempt:
+    """An attempt at a request, with its times.
+
+    Attributes:
+        started: the time at which the attempt began, in seconds since the epoch.
+    """
+
+    def __init__(self, number: int, note: _Note) -> None:
+        """Begin the attempt with this number; `note` is called if it ends without an answer."""
+        self.started = time.time()
+        self._number = number
+        self._note = note
+        self._clock = time.perf_counter()
+
+    def got_slot(self) -> None:
+        """Measure the latency from now on, without the time of waiting for the slot."""
+        self._clock = time.perf_counter()
+
+    def latency_s(self) -> float:
+        """Return the seconds since the request got its slot, or else since the attempt began."""
+        return time.perf_counter() - self._clock
+
+    def ended(self, state: AttemptState, error: RequestFailed) -> None:
+        """Note that the attempt ended now, without an answer."""
+        self._note(self._number, state, error, self.started, self.latency_s())
+
+    def was_refused(self, status: int | None) -> None:
+        """Note that the attempt was refused with this status.
+
+        Without a status, the request was not sent, and nothing is noted.
+        """
+        if status is not None:
+            self.ended(AttemptState.REFUSED, RequestFailed(f"HTTP {status}", status))
+
+
 Sending = Callable[[int, float], None]
 """A function that is called just before an attempt is sent: (number of the attempt, started)."""
 
@@ -474,63 +510,60 @@ class RetryingClient:
         own_changes: dict[str, openai_api.Change] = {}  # as errors to this request asked for
         avoided = set[Server]()  # servers that the next attempt asks only if there is no other
         refusing = set[Server]()  # servers that refused this request
-        attempt = 1
+        number = 1  # of the attempt; it only grows with each retry
         may_renew = True  # the token; it is renewed at most once
         while True:
-            started = time.time()
-            clock = time.perf_counter()  # for an error while this request waits for its slot
+            attempt = _Attempt(number, note)
             try:
                 with self._servers.turn(body, avoided) as turn:
                     self._raise_if_stopped()
-                    clock = time.perf_counter()  # leave out the time of waiting for the slot
+                    attempt.got_slot()
                     changes = {**self._known_changes(body), **own_changes}
                     options = _AttemptOptions(
-                        about_to_send=partial(sending, attempt, started),
+                        about_to_send=partial(sending, number, attempt.started),
                         may_renew=may_renew,
                         is_alone=tries.strays > 0,
                         batched=batched,
                     )
-                    answer, doubt = self._attempt(body, changes, turn, options)
+                    answer, doubt = self._send_once(body, changes, turn, options)
             except EndpointUnusable as unusable:
-                _note_refusal(note, attempt, unusable.status, started, time.perf_counter() - clock)
+                attempt.was_refused(unusable.status)
                 raise
             except _RetryWithChanges as refused:
-                _note_refusal(note, attempt, refused.status, started, time.perf_counter() - clock)
+                attempt.was_refused(refused.status)
                 own_changes = refused_parameters.merged_changes(own_changes, refused.changes)
                 if not refused.changes:  # the token was renewed just now
                     may_renew = False
-                continue  # `attempt` stays: only retries are counted
+                continue
             except TransportError as error:
-                latency = time.perf_counter() - clock
                 failed = self._failure_of(error)
-                pause = self._pause_after(error, tries, turn, latency)
+                pause = self._pause_after(error, tries, turn, attempt.latency_s())
                 avoided = {*refusing, turn.server}
-                is_last = pause is None or attempt >= TRIES_TO_REACH
+                is_last = pause is None or number >= TRIES_TO_REACH
                 is_outage = self._is_outage(error, last=is_last)
                 is_over = is_outage or pause is None
-                state = AttemptState.FAILED if is_over else AttemptState.RETRIED
-                note(attempt, state, failed, started, latency)
+                attempt.ended(AttemptState.FAILED if is_over else AttemptState.RETRIED, failed)
             except RequestFailed as failure:
                 is_over = self._is_refused_by_all(failure.status, turn.server, refusing)
-                state = AttemptState.FAILED if is_over else AttemptState.REFUSED
-                note(attempt, state, failure, started, time.perf_counter() - clock)
+                attempt.ended(AttemptState.FAILED if is_over else AttemptState.REFUSED, failure)
                 if is_over:
                     raise
                 avoided = set(refusing)
-                continue  # at another server; `attempt` stays here too
+                continue  # at another server
             else:
-                latency = time.perf_counter() - clock
+                url = turn.server.name
+                latency_s = attempt.latency_s()
                 self._count_answer(own_changes, turn.server)
-                return Answered(answer, attempt, started, latency, changes, turn.server.name, doubt)
+                return Answered(answer, number, attempt.started, latency_s, changes, url, doubt)
             # Continue outside the `except` blocks: inside, the error keeps its answer in memory.
             if is_outage:
                 raise self._gone(failed)
             if pause is None:
                 raise failed
-            attempt += 1
+            number += 1
             self._wait(pause, batched)
 
-    def _attempt(
+    def _send_once(
         self, body: Mapping[str, Any], changes: Changes, turn: Turn, options: _AttemptOptions
     ) -> tuple[openai_api.Completion, Doubt]:
         """Send a request once, with these changes, and return the answer and its doubt."""
@@ -848,15 +881,6 @@ class RetryingClient:
                 and server.has_answered
                 and server.refusals < self._max_refusals
             )
-
-
-def _note_refusal(
-    note: _Note, attempt: int, status: int | None, started: float, latency: float
-) -> None:
-    """Note a refused attempt; an attempt without a status was not sent, and is not noted."""
-    if status is not None:
-        refusal = RequestFailed(f"HTTP {status}", status)
-        note(attempt, AttemptState.REFUSED, refusal, started, latency)
 
 
 def _with_media(body: Mapping[str, Any]) -> Mapping[str, Any]:
