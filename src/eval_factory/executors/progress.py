@@ -18,7 +18,7 @@ from eval_factory.core import formats
 from eval_factory.core.enums import AttemptState
 from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint import openai_api, response_cache
+from eval_factory.endpoint import openai_api, response_cache, thinking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -170,7 +170,7 @@ def _reason_and_text(response: str | None) -> tuple[str, str]:
         choice = openai_api.read_answer(body, endpoint_type)[0]
     except (openai_api.UnusableAnswer, ValueError, LookupError, TypeError, RecursionError):
         return "not read", ""
-    parts = openai_api.split_thinking(choice.text, "<think>", "</think>")
+    parts = thinking.split_thinking(choice.text, "<think>", "</think>")
     return str(choice.finish_reason), parts.answer
 
 

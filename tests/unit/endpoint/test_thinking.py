@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.endpoint.openai_api import Split, split_thinking
+from eval_factory.endpoint.thinking import Split, split_thinking
 
 START = "<think>"
 END = "</think>"
