@@ -1,4 +1,4 @@
-"""Handles the pictures and sounds of requests, and the pictures that a model made.
+"""Handles the pictures and sounds of requests.
 
 In a request's body, a `Medium` represents a file: a text with the SHA-256, type and size of the
 content that is sent. Cache keys, cache.db and responses/ hold this text. The file is read again
@@ -8,12 +8,9 @@ when the request is sent, so that memory holds only the files of requests in fli
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import io
 import math
-import os
-import re
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +23,6 @@ from eval_factory.endpoint.media_metadata import (
     end_of_first_tags,
     without_metadata,
 )
-from eval_factory.endpoint.openai_api import BASE64, PICTURES, FinalAnswer, UnusableAnswer
 
 MAX_FILE = 64 << 20  # the maximum size of a file, in bytes; no endpoint accepts a larger request
 FILE_MARK = "\N{OBJECT REPLACEMENT CHARACTER}"
@@ -521,84 +517,3 @@ def _saved_again(picture: Any, max_side: int | None, *, turn: bool) -> tuple[byt
             options["subsampling"] = 0
     picture.save(out, "JPEG" if is_jpeg else "PNG", **options)
     return out.getvalue(), "image/jpeg" if is_jpeg else "image/png"
-
-
-# Pictures that a model made: each is a file whose name is its SHA-256. A stored answer holds this
-# name instead of the content.
-
-# such as "sha256:9f86...0a08 image/png 51234 bytes"; groups: the SHA-256, and "png"
-_MADE_PICTURE = re.compile(r"sha256:([0-9a-f]{64}) image/([a-z]+) [0-9]+ bytes")
-
-
-def pictures_taken_out(answer: Any) -> tuple[Any, dict[str, bytes]]:
-    """Return (the answer with a name instead of each picture, a dict from name to picture).
-
-    An answer without a list of pictures is returned unchanged, with an empty dict.
-
-    Raises:
-        FinalAnswer: an entry of the list is not a picture.
-    """
-    parts = answer.get(PICTURES) if isinstance(answer, Mapping) else None
-    if not isinstance(parts, list) or answer.get("error"):
-        return answer, {}  # `read_answer` later reports what is wrong
-    named = []
-    pictures = {}
-    for part in parts:
-        if not isinstance(part, Mapping) or not isinstance(part.get(BASE64), str):
-            raise FinalAnswer(
-                f"the answer holds a picture without {BASE64}; a picture at a URL is not fetched"
-            )
-        try:
-            data = base64.b64decode(part[BASE64], validate=True)
-        except (binascii.Error, ValueError):
-            raise FinalAnswer(f"{BASE64} of the answer is not valid base64") from None
-        kind = type_of(data)
-        if kind is None or not kind.startswith("image/"):
-            raise FinalAnswer("the answer holds no PNG, JPEG, GIF or WebP picture")
-        name = f"sha256:{hashlib.sha256(data).hexdigest()} {kind} {len(data)} bytes"
-        pictures[name] = data
-        named.append({**part, BASE64: name})
-    return {**answer, PICTURES: named}, pictures
-
-
-def made_picture(folder: Path, name: str) -> tuple[Path, str]:
-    """Return (the path of the picture with this name, its media type); the file need not exist.
-
-    Raises:
-        UnusableAnswer: the name is not the name of a picture.
-    """
-    match = _MADE_PICTURE.fullmatch(name)
-    if match is None:
-        raise UnusableAnswer("the stored answer names no picture")
-    return folder / f"{match[1]}.{match[2]}", f"image/{match[2]}"
-
-
-def store_pictures(folder: Path, pictures: Mapping[str, bytes]) -> None:
-    """Write pictures into a folder, each in one step.
-
-    `pictures` is a dict from the name of each picture to its content.
-
-    Raises:
-        OSError: a picture cannot be written.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in pictures.items():
-        file, _ = made_picture(folder, name)
-        temporary = file.with_name(f".{file.name}.{os.urandom(4).hex()}.part")
-        temporary.write_bytes(data)
-        temporary.replace(file)
-
-
-def check_picture(folder: Path, name: str) -> None:
-    """Check that the file of a picture that a model made is unchanged.
-
-    Raises:
-        UnusableAnswer: the file does not exist, or was changed.
-    """
-    file, _ = made_picture(folder, name)
-    try:
-        is_same = hashlib.sha256(file.read_bytes()).hexdigest() == file.stem
-    except OSError:
-        is_same = False
-    if not is_same:
-        raise UnusableAnswer(f"its picture {file.name} is not there any more, or was changed")

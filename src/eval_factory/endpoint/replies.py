@@ -19,7 +19,7 @@ from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.failure_causes import Causes, hint_for, is_not_about_key, line_of
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
-from eval_factory.endpoint import media, openai_api
+from eval_factory.endpoint import made_pictures, media, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import Reply
 from eval_factory.endpoint.native_answers import openai_address
@@ -103,7 +103,7 @@ class ReplyReader:
             answer = self._redactor.tree(parsed, known_only=True)
             if self._type != openai_api.IMAGES:
                 return openai_api.completion_of(answer, self._type)
-            answer, pictures = media.pictures_taken_out(answer)
+            answer, pictures = made_pictures.pictures_taken_out(answer)
             return replace(openai_api.completion_of(answer, self._type), pictures=pictures)
         except RecursionError as error:
             raise openai_api.UnusableAnswer("the answer is nested too deeply") from error

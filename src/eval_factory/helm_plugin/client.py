@@ -34,7 +34,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import secret_in
 from eval_factory.core.urls import host_and_port_of
 from eval_factory.demo.server import DemoServer
-from eval_factory.endpoint import bridge, media, openai_api
+from eval_factory.endpoint import bridge, made_pictures, openai_api
 from eval_factory.endpoint.batched_requests import BatchedRole, WaitsForBatch
 from eval_factory.endpoint.endpoint_settings import BATCH_OR_SINGLE, EndpointSettings
 from eval_factory.endpoint.in_flight import Flight
@@ -440,7 +440,7 @@ class Endpoint:
             completion = openai_api.completion_of(response, self._settings.endpoint_type)
             if self._settings.endpoint_type == openai_api.IMAGES:
                 for choice in completion.choices:
-                    media.check_picture(self._picture_folder, choice.text)
+                    made_pictures.check_picture(self._picture_folder, choice.text)
         except openai_api.UnusableAnswer as error:
             # An older version cached the answer, or the answer's pictures were deleted.
             self._cache.archive_answer(key, self._instant_attempt(key, _UNUSABLE, str(error)))
@@ -588,7 +588,7 @@ class Endpoint:
         if not completion.pictures:
             return
         try:
-            media.store_pictures(self._picture_folder, completion.pictures)
+            made_pictures.store_pictures(self._picture_folder, completion.pictures)
         except OSError as error:
             self._stop(
                 f"cannot write {self._picture_folder}: {error}\n"
@@ -679,7 +679,7 @@ class Endpoint:
         """
         if self._settings.endpoint_type == openai_api.IMAGES:
             # HELM's own client for generated pictures returns this form.
-            file, content_type = media.made_picture(self._picture_folder, choice.text)
+            file, content_type = made_pictures.made_picture(self._picture_folder, choice.text)
             picture = MediaObject(content_type=content_type, location=str(file))
             content = MultimediaObject([picture])
             return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=content)

@@ -13,7 +13,7 @@ import pytest
 from builders import endpoint_settings, evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint import media, openai_api
+from eval_factory.endpoint import made_pictures, openai_api
 from eval_factory.endpoint.http_wire import Reply
 from eval_factory.endpoint.openai_api import Completion, FinalAnswer, UnusableAnswer
 from eval_factory.endpoint.refused_parameters import changes_asked_for
@@ -74,22 +74,22 @@ def test_an_answer_names_its_pictures_which_are_files(tmp_path: Path) -> None:
     digest = hashlib.sha256(RED).hexdigest()
     named = f"sha256:{digest} image/png {len(RED)} bytes"
     assert found.body["data"][0] == {"b64_json": named, "revised_prompt": "r"}
-    media.store_pictures(tmp_path / "made", found.pictures)
+    made_pictures.store_pictures(tmp_path / "made", found.pictures)
     again = openai_api.completion_of(found.body, "images")
-    files = [media.made_picture(tmp_path / "made", one.text) for one in again.choices]
+    files = [made_pictures.made_picture(tmp_path / "made", one.text) for one in again.choices]
     assert files[0] == (tmp_path / "made" / f"{digest}.png", "image/png")
     assert [(file.read_bytes(), kind) for file, kind in files] == [
         (RED, "image/png"),
         (WEBP, "image/webp"),
     ]
-    media.check_picture(tmp_path / "made", named)
+    made_pictures.check_picture(tmp_path / "made", named)
     files[0][0].write_bytes(WEBP)
     for name, says in (
         (named, f"{digest}.png is not there any more, or was changed"),
         ("sha256:../x", "names no"),
     ):
         with pytest.raises(UnusableAnswer, match=says):
-            media.check_picture(tmp_path / "made", name)
+            made_pictures.check_picture(tmp_path / "made", name)
 
 
 @pytest.mark.parametrize(
