@@ -376,7 +376,7 @@ def _without_long_texts(value: Any, long_texts: list[str]) -> Any:
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # "${MY_KEY}"
-_NAME_OF_A_SECRET = re.compile(  # "MY_API_KEY", "token_2", "client-secret", "db.pwd"
+_NAME_OF_A_SECRET = re.compile(  # "apiKey", "token_2", "client-secret", "db.pwd"
     r"(?:key|token|secret|password|passwd|credentials?|authorization|(?:^|[_.-])(?:pass|pwd|auth|sig))[_-]?\d*\Z",
     re.IGNORECASE,
 )
