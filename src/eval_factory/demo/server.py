@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# The parts of a judge's prompt. It has one criterion, such as "[+5] Names the dose", or a numbered
+# The parts of a judge's prompt. It has one criterion, such as "[5] Names the dose", or a numbered
 # list of criteria. In front of each criterion, its points stand in brackets.
 _CONVERSATION = re.compile(r"<conversation>\n(.*)\n</conversation>", re.DOTALL)
 _ONE_CRITERION = re.compile(r"<criterion>\n\[\S+\] (.*?)\n</criterion>", re.DOTALL)
 _CRITERIA = re.compile(r"<criteria>\n(.*?)\n</criteria>", re.DOTALL)
-_START_OF_CRITERION = re.compile(r"^\d+\. \[\S+\] ", re.MULTILINE)  # "2. [+5] "
+_START_OF_CRITERION = re.compile(r"^\d+\. \[\S+\] ", re.MULTILINE)  # "2. [5] "
 _START_OF_ANSWER = "\n\nassistant: "
 _LONG_WORD = re.compile(r"\w{5,}")
 _MODEL = "demo/baseline"  # the model that a response states if the request names none

@@ -120,6 +120,7 @@ def judge_rates(
     double_labelled = sum(group.items for group in items if group.labels > 1)
     if double_labelled < MIN_DOUBLE:
         return None
+    # a kind: (the judge's decision, the number of labels, the number of labels that say met)
     kinds = sorted({(group.judged, group.labels, group.met) for group in items})
     column_of_kind = {kind: column for column, kind in enumerate(kinds)}
     rows: dict[Hashable, NDArray[Any]] = {}
@@ -134,7 +135,8 @@ def judge_rates(
     effective_conversations = float(sizes.sum() ** 2 / (sizes**2).sum())
     if effective_conversations < intervals.MIN_UNITS:
         return None
-    kind_matrices = _Kinds.of(*np.array(kinds, float).T)
+    judged, labels, labels_met = np.array(kinds, float).T
+    kind_matrices = _Kinds.of(judged, labels, labels_met)
     counts_of_all = tables.sum(axis=0)[None]  # a table with one row: (1, kinds)
     # 8: right and wrong decisions for each of the four sensitivities and specificities of `START`
     equal_pseudo_items = np.full((1, 8), PSEUDO_ITEMS)
@@ -179,9 +181,10 @@ def _fitted(
     items = sums[:, 0] + 2 * PSEUDO_ITEMS
     for _ in range(MAX_STEPS):
         logs = np.hstack([np.log(fitted), np.log1p(-fitted)])
-        # Expectation: the probability that an item of each kind is met in truth. The exponent is
+        # Expectation: the probability that an item of each kind is met in truth. The log odds are
         # limited, because exp() of a greater number overflows.
-        probability_met = 1 / (1 + np.exp(np.clip(logs @ kinds.log_odds_not_met, -500, 500)))
+        log_odds_not_met = np.clip(logs @ kinds.log_odds_not_met, -500, 500)
+        probability_met = 1 / (1 + np.exp(log_odds_not_met))
         sums_if_met = (counts * probability_met) @ kinds.decisions
         # First for the items that are met in truth, then for the items that are not met: number of
         # items, of items that the judge calls met, of labels, of labels that say met.
@@ -207,8 +210,9 @@ def _fitted(
 def expanded_ends(values: NDArray[Any], units: float) -> intervals.Bounds:
     """Return the percentile interval of resampled values, widened by Student's t distribution.
 
-    The usual percentiles are too narrow if there are few units: T. C. Hesterberg, The American
-    Statistician 69:371-386, 2015, section 4.
+    The usual percentiles are too narrow if there are few units. For n units, the lower percentile
+    is therefore Phi(-sqrt(n / (n - 1)) t(.975, n - 1)) instead of 2.5 % (T. C. Hesterberg, The
+    American Statistician 69:371-386, 2015, section 4). Phi is the normal distribution function.
 
     Args:
         values: one value for each resample.
@@ -217,7 +221,7 @@ def expanded_ends(values: NDArray[Any], units: float) -> intervals.Bounds:
     import numpy as np
     from scipy import special
 
-    scale = float(np.sqrt(units / (units - 1)))
-    level = float(special.ndtr(-scale * intervals.t_quantile(units - 1)))
-    low, high = np.quantile(values, [level, 1 - level])
+    widening = float(np.sqrt(units / (units - 1)))
+    lower_percentile = float(special.ndtr(-widening * intervals.t_quantile(units - 1)))
+    low, high = np.quantile(values, [lower_percentile, 1 - lower_percentile])
     return float(low), float(high)

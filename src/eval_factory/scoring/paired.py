@@ -54,7 +54,7 @@ _INTERVALS = {"ci": CONFIDENCE, "ci90": EQUIVALENCE_CONFIDENCE}
 The prefix of `ci_low` and `ci_high` is `ci`.
 """
 ALPHA = 0.05  # the significance level of the tests
-POWER = 0.8  # the power with which a minimum detectable effect is detected
+POWER = 0.8  # the probability with which a minimum detectable effect is detected
 FEW_CLUSTERS = 30
 """Up to this number of clusters, the sign-flip test replaces the t test."""
 FLIPS = 9_999
@@ -134,11 +134,12 @@ def paired_difference(
     if clusters is not None:
         cluster_count = len(set(clusters))
         few_sources = intervals.few_sources(clusters)
-    if not scale and all(0 <= value <= 1 for value in (*a, *b)):
+    all_values = {*a, *b}
+    if not scale and all(0 <= value <= 1 for value in all_values):
         scale = PROPORTION
     differences = [value_b - value_a for value_a, value_b in zip(a, b, strict=True)]
-    are_binary = set(a) | set(b) <= {0, 1}
-    if scale == PROPORTION and are_binary and not intervals.is_shared(clusters):
+    are_proportions = scale == PROPORTION and all_values.issubset((0, 1))
+    if are_proportions and not intervals.is_shared(clusters):
         tested = _test_proportions(differences)
     else:
         tested = _test_means(differences, clusters, scale)
@@ -272,15 +273,18 @@ def tango_interval(
         deviation = b_only - a_only - count * difference
         if deviation == 0:  # the statistic is 0, even if the variance below is 0
             return -critical
-        # the most likely share, as the root of 2 * count * share^2 + linear * share + constant
+        # the most likely share, as the greater root of 2 count share^2 + linear share + constant
         linear = (2 * count - b_only + a_only) * difference - b_only - a_only
         constant = -a_only * difference * (1 - difference)
-        share = (math.sqrt(max(0.0, linear**2 - 8 * count * constant)) - linear) / (4 * count)
+        discriminant = max(0.0, linear**2 - 8 * count * constant)  # not below 0 by a rounding error
+        share = (math.sqrt(discriminant) - linear) / (4 * count)
         variance = count * (2 * share + difference * (1 - difference))
         if variance <= 0:  # the difference is impossible
             return math.inf
         return abs(deviation) / math.sqrt(variance) - critical
 
+    # The excess is negative at the estimate. It is positive at both ends, -1 and 1, unless the
+    # estimate is that end. `brentq` finds the difference at which the excess is 0.
     low = -1.0
     if estimate > -1:
         low = optimize.brentq(excess_of_statistic, -1, estimate)
@@ -317,8 +321,10 @@ def mcnemar_mde(discordant: int, count: int) -> float | None:
         # The test rejects if b is right in more of the discordant pairs than this critical number.
         critical = stats.binom.isf(ALPHA / 2, numbers, 0.5)
         right_by_b = (1 + difference / share) / 2  # the share of discordant pairs with b right
-        power = stats.binom.sf(critical, numbers, right_by_b)
-        return POWER - float(np.sum(stats.binom.pmf(numbers, count, share) * power))
+        power_of_number = stats.binom.sf(critical, numbers, right_by_b)
+        probability_of_number = stats.binom.pmf(numbers, count, share)
+        power = float(np.sum(probability_of_number * power_of_number))
+        return POWER - power
 
     if missing_power(1) > 0:
         return None
@@ -334,8 +340,10 @@ def mean_mde(
     """Return the smallest mean difference that is detected with 80 % power, by the noncentral t.
 
     The true differences are assumed to have the spread of the observed differences. The standard
-    error grows with the mean difference, because pseudo-values lie at the ends of the scale. The
-    search therefore repeats until the mean difference is stable. Return None if the sample is too
+    error grows with the mean difference, because pseudo-values lie at the ends of the scale. Each
+    step of the search therefore moves the observed differences to the mean difference of the step
+    before (a shift), and computes the mean difference that the test needs with their standard
+    error. The search ends when the mean difference is stable. Return None if the sample is too
     small to detect any difference.
 
     Args:
@@ -348,12 +356,15 @@ def mean_mde(
 
     mean = statistics.fmean(chain.from_iterable(clusters))
     critical = float(stats.t.ppf(1 - ALPHA / 2, degrees))
+
+    def excess_power(mean_in_errors: float) -> float:
+        """Return the power of the test minus 80 %, for a mean difference in standard errors."""
+        return float(stats.nct.sf(critical, degrees, mean_in_errors)) - POWER
+
     # the mean difference that the test needs, in standard errors
-    needed = optimize.brentq(
-        lambda errors: stats.nct.sf(critical, degrees, errors) - POWER, 0, 10 * critical
-    )
+    needed = optimize.brentq(excess_power, 0, 10 * critical)
     width = _width_of(scale)
-    shift = 0.0  # the mean difference of the last step
+    shift = 0.0  # the mean difference of the step before
     _, stderr = _mean_and_stderr(clusters, scale, pseudo_size)
     next_shift = math.inf
     if stderr:
@@ -393,6 +404,7 @@ def _test_means(
     """Return the fields of `PairedDifference` that a test of differences of any size decides."""
     from scipy import stats
 
+    # Without declared sources, each instance is a cluster, named by its position.
     names = clusters or list(map(str, range(len(differences))))
     by_name: dict[str, list[float]] = {}
     for name, value in zip(names, differences, strict=True):
@@ -476,9 +488,9 @@ def _mean_and_stderr(
     square_at_high = 0.0
     square_at_low = 0.0
     if scale is not None:
-        # The differences lie between minus and plus the width of the scale.
-        sum_at_high = (scale[1] - scale[0]) * pseudo_size
-        # The sums of the two pseudo-clusters cancel out.
+        # The differences lie between minus and plus the width of the scale. The sums of the two
+        # pseudo-clusters are therefore minus and plus this sum, and do not change the total.
+        sum_at_high = _width_of(scale) * pseudo_size
         center = center * count / (count + 2 * pseudo_size)
         count = count + 2 * pseudo_size
         square_at_high = (sum_at_high - pseudo_size * center) ** 2
@@ -487,7 +499,8 @@ def _mean_and_stderr(
     for cluster in clusters:
         squares += sum(value - center for value in cluster) ** 2
     squares = squares + square_at_high + square_at_low
-    return center, math.sqrt(squares * cluster_count / (cluster_count - 1)) / count
+    corrected_squares = squares * cluster_count / (cluster_count - 1)
+    return center, math.sqrt(corrected_squares) / count
 
 
 MIN_UNEQUAL = 6
@@ -539,9 +552,12 @@ def _signs(count: int) -> Any:
     import numpy as np
 
     if 2**count <= FLIPS:
-        # The binary digits of the numbers below 2^count are all possible flips.
-        digits = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
-        return 1.0 - 2.0 * digits
+        # The binary digits of the numbers below 2^count are all possible flips: a row of digits
+        # for each number. For 2 clusters: 00, 01, 10 and 11.
+        numbers = np.arange(2**count)[:, None]
+        positions = np.arange(count)
+        digits = (numbers >> positions) & 1
+        return 1.0 - 2.0 * digits  # 0 becomes 1, and 1 becomes -1
     drawn = np.random.default_rng(FLIP_SEED).choice([-1.0, 1.0], size=(FLIPS, count))
     return np.vstack([np.ones(count), drawn])
 

@@ -197,9 +197,11 @@ def _permuted_labels(units: _Units, size: int, rng: Any) -> NDArray[Any]:
         return labels
     # The numbers of the strata are integers, and the random numbers are less than 1. The sums
     # therefore sort the units at random within each stratum.
-    by_stratum = np.argsort(units.strata, kind="stable")
-    order = np.argsort(units.strata[by_stratum] + rng.random((size, count)), axis=1)
-    labels[:, by_stratum] = units.in_group[by_stratum][order]
+    by_stratum = np.argsort(units.strata, kind="stable")  # the indexes of the units, by stratum
+    strata = units.strata[by_stratum]
+    order = np.argsort(strata + rng.random((size, count)), axis=1)
+    permuted_labels = units.in_group[by_stratum][order]
+    labels[:, by_stratum] = permuted_labels  # back in the order of the units
     return labels
 
 
@@ -220,7 +222,7 @@ def _statistics(units: _Units, labels: NDArray[Any]) -> NDArray[Any]:
     mean_inside = sum_inside / count_inside
     mean_outside = (units.sums.sum() - sum_inside) / count_outside
     if units.has_split_sources:
-        # the influence of a unit: its contribution to the error of the difference of the means
+        # The influence of a unit is its contribution to the error of the difference of the means.
         deviation_inside = units.sums - mean_inside[:, None] * units.counts
         deviation_outside = units.sums - mean_outside[:, None] * units.counts
         influence_inside = deviation_inside / count_inside[:, None]
@@ -257,6 +259,7 @@ def _squared_deviations(products: NDArray[Any], mean: NDArray[Any]) -> NDArray[A
     """
     import numpy as np
 
-    squares, mixed, counts = np.moveaxis(products, -1, 0)
+    squares, mixed, counts = np.moveaxis(products, -1, 0)  # the three columns
+    # (sum - count mean)^2 = sum^2 - 2 mean (sum count) + mean^2 count^2
     differences = squares - 2 * mean * mixed + mean**2 * counts
     return np.where(differences < ROUNDING_OF_SQUARES * squares, 0.0, differences)

@@ -89,6 +89,10 @@ class Stratum:
         """Return the people's scores of the rated answers."""
         return [people for people, _ in self.rated]
 
+    def by_judge(self) -> list[float]:
+        """Return the judge's scores of the rated answers."""
+        return [judge for _, judge in self.rated]
+
     def residuals(self, power: float) -> list[float]:
         """Return people's score minus `power` times judge's score, for each rated answer.
 
@@ -148,7 +152,7 @@ def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
     merged = merge_small(strata)
     shares = [len(stratum.judged) / answers for stratum in merged]
     low, high = scale
-    power = tuned_power(merged, shares)
+    power = tuned_power(merged, shares)  # lambda
     judge_mean = statistics.fmean(_judged(merged))
     value = _estimate(merged, shares, power, judge_mean)
     if not low <= value <= high:
@@ -261,15 +265,17 @@ def _interval(
         scale: the lowest and the highest possible score.
     """
     low, high = scale
-    weight = END_WEIGHT * rated_effect
+    weight = END_WEIGHT * rated_effect  # w
     total = rated + 2 * weight
-    center = (rated * value + weight * (low + high)) / total
+    center = (rated * value + weight * (low + high)) / total  # c
+    rated_part = rated**2 * variance + rated * (value - center) ** 2
     pseudo_part = weight**2 * ((low - center) ** 2 + (high - center) ** 2)
-    spread = (rated**2 * variance + rated * (value - center) ** 2 + pseudo_part) / total**2
+    spread = (rated_part + pseudo_part) / total**2  # V*
+    # n*, the number of ratings that the estimate is worth
     worth = min(answers, max(rated, (center - low) * (high - center) / spread))
     middle = (worth * value + weight * (low + high)) / (worth + 2 * weight)
-    half = t_quantile(rated_sources - 1) * math.sqrt(spread)
-    return max(low, middle - half), min(high, middle + half)
+    half_width = t_quantile(rated_sources - 1) * math.sqrt(spread)
+    return max(low, middle - half_width), min(high, middle + half_width)
 
 
 class _Clustering(NamedTuple):
@@ -290,22 +296,23 @@ def _clustering(strata: Sequence[Stratum], scale: Bounds) -> _Clustering:
     Raises:
         TooFewSourcesError: The rated answers come from too few sources.
     """
-    sources: list[Hashable] = []
-    rated: list[Hashable] = []
+    sources: list[Hashable] = []  # of every answer
+    rated_sources: list[Hashable] = []  # of every rated answer
     scores: list[float] = []
     for stratum in strata:
         sources += stratum.sources
-        rated += stratum.rated_sources
+        rated_sources += stratum.rated_sources
         scores += stratum.by_people()
     if not sources:  # no answers share a source
         return _Clustering(effect=1.0, rated_effect=1.0, rated_sources=_number_rated(strata))
-    effective = effective_clusters(rated)
+    effective = effective_clusters(rated_sources)
     if effective < MIN_CLUSTERS:
         raise TooFewSourcesError(effective, MIN_CLUSTERS)
-    rated_effect = design_effect(scores, scale, rated)
+    rated_effect = design_effect(scores, scale, rated_sources)
     per_source = len(sources) / effective_clusters(sources)  # answers per effective source
     # A minimum of 1.25, because the extrapolation to all answers would divide by a number near 0.
-    rated_per_source = max(1.25, len(rated) / effective)
+    rated_per_source = max(1.25, len(rated_sources) / effective)
+    # A design effect exceeds 1 in proportion to the number of answers per source minus 1.
     full_effect = 1 + (rated_effect - 1) * (per_source - 1) / (rated_per_source - 1)
     # The design effect has its maximum, `per_source`, if all answers of each source are equal.
     return _Clustering(min(per_source, full_effect), rated_effect, rated_sources=effective)
@@ -321,12 +328,13 @@ def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
         strata: the strata, each with two rated answers or more.
         shares: each stratum's share of all answers.
     """
-    numerator = denominator = 0.0
+    numerator = 0.0
+    denominator = 0.0
     for stratum, share in zip(strata, shares, strict=True):
-        weight = share**2 * stratum.unrated_share / len(stratum.rated)
-        people, judge = zip(*stratum.rated, strict=True)
-        denominator += weight * variance_of(judge)
-        numerator += weight * statistics.covariance(people, judge)
+        weight = share**2 * stratum.unrated_share / len(stratum.rated)  # a_h
+        by_judge = stratum.by_judge()
+        denominator += weight * variance_of(by_judge)
+        numerator += weight * statistics.covariance(stratum.by_people(), by_judge)
     if not denominator:
         return 1.0
     return min(1.0, max(0.0, numerator / denominator))
@@ -402,10 +410,13 @@ def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
     effective = rated / (1 + (expected.sharing - 1) * fraction)
     if effective < MIN_CLUSTERS:
         return math.inf
-    residual = (1 - correlation**2) * (1 / rated - 1 / expected.answers)
+    # Both terms of the variance, as multiples of the people's variance. With the best lambda, the
+    # variance of Y - lambda f is (1 - correlation^2) times the variance of Y.
+    of_answers = expected.design_effect / expected.answers
+    of_missing_ratings = (1 - correlation**2) * (1 / rated - 1 / expected.answers)
     low, high = _interval(
         expected.mean,
-        variance=expected.stddev**2 * (expected.design_effect / expected.answers + residual),
+        variance=expected.stddev**2 * (of_answers + of_missing_ratings),
         rated=rated,
         answers=expected.answers,
         rated_effect=1 + (expected.design_effect - 1) * fraction,

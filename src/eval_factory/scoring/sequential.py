@@ -36,7 +36,8 @@ from eval_factory.scoring.scores import (
 def looks_up_to(first: int, all_instances: int) -> tuple[int, ...]:
     """Return the number of asked instances at each look.
 
-    The number doubles from look to look. The last look is at all instances.
+    The number doubles from look to look. The last look is at all instances. For example, 100 and
+    1,000 instances give the looks (100, 200, 400, 800, 1000).
 
     Args:
         first: the number of instances at the first look.
@@ -116,8 +117,9 @@ class Looks(Part):
 
     def see(self, key: InstanceKey, _state: output.RequestState) -> None:
         """Store the position of the instance in the order of drawing."""
+        instance, _, _ = key
         # An instance may be seen again, such as in another trial: it keeps its first position.
-        self._position.setdefault(key[0], len(self._position))
+        self._position.setdefault(instance, len(self._position))
 
     def weigh(self, draft: Draft) -> None:
         """Report the score and interval at each look, and whether the run stopped early.
@@ -195,12 +197,14 @@ class Looks(Part):
         without_score = Look(size, value=None, ci_low=None, ci_high=None)
         if metric is None or not metric.values:
             return without_score
+        # None: the values are not HELM's own, so their mean is the score.
         if metric.helm_mean not in (None, helm_mean(metric.values)):
             problem = "is not a mean over instances: no interval is valid at several looks"
             raise ConfigError(f"{STOP_WHEN}: {draft.main} {problem}")
         first_values = {}
         for key, value in metric.values.items():
-            if self._position[key[0]] < size:
+            instance, _, _ = key
+            if self._position[instance] < size:
                 first_values[key] = value
         values = with_missing_counted(
             first_values, draft.missing, failed_as_zero=draft.missing_as_zero
@@ -224,8 +228,9 @@ class Looks(Part):
         """
         differences = {}
         for key, value in values.items():
-            if key[0] in self.other_values:
-                differences[key] = value - self.other_values[key[0]]
+            instance, _, _ = key
+            if instance in self.other_values:
+                differences[key] = value - self.other_values[instance]
         return differences
 
     def _scale_of_differences(self, draft: Draft, metric: MetricValues) -> Bounds:
@@ -239,7 +244,8 @@ class Looks(Part):
         if score is not None and score.scale:
             low, high = score.scale
         all_values = (*metric.values.values(), *self.other_values.values())
-        if not all(low <= value <= high for value in all_values):
+        is_known = all(low <= value <= high for value in all_values)
+        if not is_known:
             raise ConfigError(
                 f"{STOP_WHEN}.differs_from: the scale of {draft.main} has no known ends"
             )
