@@ -250,7 +250,8 @@ class _Passport(BaseModel):
             conversation, category, both, judge_only, physician_only, neither = numbers
             counts = (both, judge_only, physician_only, neither)
             key = (conversation, category)
-            if min(numbers) < 0 or not any(counts) or key in seen:
+            is_written_by_calibrate = min(numbers) >= 0 and any(counts)
+            if not is_written_by_calibrate or key in seen:
                 raise ValueError(f"{line[:60]!r} is not a line of pairs")
             seen.add(key)
             name = _category_numbered(category, categories)
@@ -273,8 +274,9 @@ class _Passport(BaseModel):
             if kind in kinds:
                 raise ValueError(f"the items {line[:60]!r} stand twice")
             kinds.add(kind)
-            impossible = labels < 1 or items < 1 or not 0 <= met <= labels or judged not in (0, 1)
-            if min(conversation, category) < 0 or impossible:
+            has_possible_counts = labels >= 1 and items >= 1 and 0 <= met <= labels
+            has_names = conversation >= 0 and category >= 0  # the numbers that stand for names
+            if not has_possible_counts or not has_names or judged not in (0, 1):
                 raise ValueError(f"{line[:60]!r} is not a line of items")
             name = _category_numbered(category, categories)
             groups.append(LabelledItems(conversation, name, bool(judged), labels, met, items))

@@ -175,7 +175,8 @@ def scores_with_helm_defaults(
     used no default value.
     """
     scores: dict[str, Score] = {}
-    if not tally.failed | tally.unjudged | tally.silent:
+    without_judgement = tally.failed | tally.unjudged | tally.silent
+    if not without_judgement:
         return scores
     for metric in metrics:
         if metric.name == jury_metric and metric.helm_mean is not None:

@@ -22,6 +22,7 @@ def _patterns(topic: str) -> dict[str, re.Pattern[str]]:
     patterns = {}
     for family, expressions in _EXPRESSIONS[topic].items():
         alternatives = "|".join(expressions)
+        # No letter comes before the name: `llama` is found in "meta-llama-3", but not in "ollama".
         patterns[family] = re.compile(f"(?<![a-z])(?:{alternatives})", re.IGNORECASE)
     return patterns
 

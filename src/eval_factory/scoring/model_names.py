@@ -49,7 +49,8 @@ def same_model(model: str, stated: str) -> bool:
     if not name or name != stated_name:
         return False
     for version, stated_version in zip(versions, stated_versions, strict=True):
-        if version and stated_version and version != stated_version:
+        are_both_fixed = bool(version and stated_version)
+        if are_both_fixed and version != stated_version:
             return False
     return True
 
@@ -68,7 +69,9 @@ def _name_release_revision(model: str) -> tuple[str, str, str]:
     else:
         path = parts[1]
         revision = parts[2]
-    name = _DEPLOYED_VERSION.sub("", _PROVIDER.sub("", path.rpartition("/")[2]))
+    _, _, name = path.rpartition("/")
+    name = _PROVIDER.sub("", name)
+    name = _DEPLOYED_VERSION.sub("", name)
     match = _RELEASE.search(name)
     release = ""
     if match is not None:

@@ -87,6 +87,7 @@ def installed_packages(environment: Environment) -> str:
     for distribution in environment.distributions():
         metadata = distribution.metadata
         if "Name" in metadata:
+            # The normal form of a name (PEP 503): "ruamel.yaml" becomes "ruamel-yaml".
             name = re.sub("[-_.]+", "-", metadata["Name"]).lower()
             lines.add(f"{name}=={metadata['Version']}\n")
     return "".join(sorted(lines))

@@ -53,9 +53,11 @@ _NEARLY_ALL = 0.9
 """An answer that was cut off below this share of its token limit was cut by a full window."""
 # a duration, such as "3 weeks and 2 days" or "('3 weeks', '2 days')"
 _WEEKS = re.compile(r"\D{0,9}\d+ weeks\W{1,9}(?:and )?\d+ days")
+# "<sql>SELECT 1</sql>"; the closing tag may lack its slash
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)</?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
-_FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)  # the language after the three backticks
-# SELECT or WITH, after white space, brackets and comments
+# "sql" alone on a line: the language of a code fence whose backticks were removed
+_FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
+# SELECT or WITH, after white space, brackets and comments: "-- all\n (select"
 _QUERY = re.compile(r"(?:[\s(]|--[^\n]*\n)*(?:select|with)\b", re.IGNORECASE)
 
 
@@ -183,13 +185,7 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
         return None
     adapter = run.run_spec.adapter_spec
     if adapter.method in ("multiple_choice_joint", "multiple_choice_joint_multimodal"):
-        return AnswerForm(
-            "the letter of an option alone",
-            reads=lambda state, answer: (
-                option_read(answer, adapter.output_mapping_pattern) in (state.output_mapping or {})
-            ),
-            labels=lambda state: state.output_mapping or {},
-        )
+        return _form_of_letters(adapter.output_mapping_pattern)
     if adapter.method != "generation" or main_metric != EXACT_MATCH:
         return None
     last = _last_letter_in(run)
@@ -199,6 +195,24 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
     # contain every letter.
     last = max(last, "D")
     return _form_of_labels([chr(code) for code in range(ord("A"), ord(last) + 1)])
+
+
+def _form_of_letters(pattern: str | None) -> AnswerForm:
+    """Return the form of an answer that is the letter of an option.
+
+    HELM maps the letters of the options to their texts for each request. For `pattern` see
+    `option_read`.
+    """
+
+    def reads(state: output.RequestState, answer: str) -> bool:
+        """Return True if HELM finds the answer among the letters."""
+        return option_read(answer, pattern) in (state.output_mapping or {})
+
+    def labels(state: output.RequestState) -> Mapping[str, str]:
+        """Return a dict from each letter to the text of its option."""
+        return state.output_mapping or {}
+
+    return AnswerForm("the letter of an option alone", reads=reads, labels=labels)
 
 
 def _last_letter_in(run: output.HelmRun) -> str | None:
@@ -261,6 +275,7 @@ def _reads_value(state: output.RequestState, answer: str) -> bool:
         except ValueError:
             return False
 
+    # A parser returns a false value, or raises ValueError, if it does not accept the text.
     parsers = (
         lambda text: math.isfinite(float(text)),
         lambda text: datetime.strptime(text, DATE_FORMATS[0]),  # HELM reads US dates alone
@@ -377,7 +392,8 @@ class Readability(Part):
         """
         answer = text_of(state)
         is_open_text = self.form is None and not state.output_mapping
-        is_original = key[2] is None  # neither perturbed nor asked again
+        _, _, perturbation = key
+        is_original = perturbation is None  # neither perturbed nor asked again
         if is_open_text and is_original and len(answer.strip()) > MAX_LABEL_LENGTH:
             answer_hash = hash(" ".join(answer.casefold().split()))
             self.times_given[answer_hash, hash(state.instance.input.text)] += 1
@@ -521,7 +537,8 @@ class Readability(Part):
             yield Note(Importance.INCOMPLETE, text)
         if self.cut_prompts.keys:
             yield Note(Importance.INCOMPLETE, self.cut_prompts.note(self.prompts))
-        if cut_by_helm := len(self.signs["prompt_truncated"] - self.cut_prompts.keys):
+        cut_by_helm = len(self.signs["prompt_truncated"] - self.cut_prompts.keys)
+        if cut_by_helm:
             length = plan.evaluation.extra.max_length
             text = (
                 f"{cut_by_helm} of {self.prompts} prompts were cut to max_length ({length} tokens)"

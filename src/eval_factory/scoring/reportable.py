@@ -6,6 +6,7 @@ in `validity.not_reportable`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -137,7 +138,7 @@ def unreadable_reasons(
         return ()
     limit = f"max_unreadable is {max_unreadable:g}"
     reasons = []
-    for kind, count in sorted(kinds.items(), key=lambda item: -item[1]):
+    for kind, count in Counter(kinds).most_common():
         if not count:
             continue
         state, advice = _STATE_AND_ADVICE[kind]

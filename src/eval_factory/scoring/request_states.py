@@ -170,7 +170,7 @@ class RepeatedInstances:
         """
         first_by_gold = self._first.setdefault(_hash(question, *sorted(choices)), {})
         first_with_gold = first_by_gold.setdefault(_hash(gold), instance)
-        first_with_question = next(iter(first_by_gold.values()))
+        first_with_question = next(iter(first_by_gold.values()))  # the first that was added
         if first_with_gold != instance:
             self.with_same_gold.add(instance)
         elif first_with_question != instance:
@@ -198,5 +198,6 @@ class RepeatedInstances:
 def _hash(*texts: str) -> bytes:
     """Return a hash of the texts; texts that differ in case or white space have the same hash."""
     # No text contains the separator "\x1f": `split` treats the separator as white space.
-    plain = "\x1f".join(" ".join(text.casefold().split()) for text in texts)
+    plain_texts = [" ".join(text.casefold().split()) for text in texts]
+    plain = "\x1f".join(plain_texts)
     return hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()

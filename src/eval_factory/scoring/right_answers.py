@@ -61,8 +61,9 @@ class RightAnswers(Part):
         if has_failed(state):
             return
         answer = text_of(state)
+        _, _, perturbation = key  # for further askings, the name of the asking
         # ABSTAIN is the name of the askings that offer "I do not know".
-        if key[2] == ABSTAIN and self._abstains(state, answer):
+        if perturbation == ABSTAIN and self._abstains(state, answer):
             self.not_to_know.add(key)
             return
         options = state.output_mapping or {}

@@ -263,12 +263,13 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
     for case in cases.values():
         votes.extend(case.votes or ())
     decisions = list(map(_decided, votes))  # for each criterion
+    ratings = [list(map(int, met)) for met in decisions]  # 1 for met, 0 for not met
     counts = {judge: _votes_of_judge(cases, votes, judge) for judge in judges}
     return RubricReport(
         criteria=_counted(list(map(share_met, decisions))),
         judges=counts,
         agreement=dict(_agreements(votes, judges)),
-        krippendorff_alpha=ordinal_alpha([list(map(int, met)) for met in decisions]),
+        krippendorff_alpha=ordinal_alpha(ratings),
         unanimous=_share_unanimous(decisions),
         constant=tuple(judge for judge in judges if _is_constant(counts[judge])),
     )
@@ -307,7 +308,8 @@ def _share_unanimous(decisions: Sequence[Sequence[bool]]) -> float | None:
 def _is_constant(votes: RubricVotes) -> bool:
     """Return True if all of the judge's decisions, at least `MIN_DECISIONS`, are equal."""
     decided = votes.met + votes.not_met
-    return decided >= MIN_DECISIONS and decided in (votes.met, votes.not_met)
+    are_equal = votes.met == 0 or votes.not_met == 0
+    return decided >= MIN_DECISIONS and are_equal
 
 
 def _counted(shares: Sequence[float | None], score: float | None = None) -> RubricVotes:
@@ -368,6 +370,7 @@ class RubricTally(Part):
         self.lengths[key] = len(text_of(state))
         votes = decisions_of(state.annotations, self.judges, len(criteria))
         self.cases[key] = JudgedCase(criteria, votes=tuple(votes), tags=tags)
+        # for each criterion, HELM's records of the decisions, by judge
         records = recorded_decisions(state.annotations, len(criteria))
         for record, vote in zip(records, votes, strict=True):
             for judge in self.judges:
@@ -444,7 +447,8 @@ class RubricTally(Part):
             )
         asked_once = {}
         for key, case in self.cases.items():
-            if not is_asked_again(key[2]):
+            _, _, perturbation = key  # for further askings, the name of the asking
+            if not is_asked_again(perturbation):
                 asked_once[key] = case
         bounds = bounds_over_criteria(asked_once)
         if bounds is not None:
@@ -511,7 +515,10 @@ class RubricTally(Part):
         draft.groups = Groups(scores, hidden)
 
     def notes(self, scores: Mapping[str, Score]) -> Iterator[Note]:
-        """Yield notes on constant judges, missing decisions, ties and a negative mean."""
+        """Yield notes on constant judges, missing decisions, ties and a negative mean.
+
+        A judge is constant if all of its decisions are equal.
+        """
         report = report_of(self.cases, self.judges)
         counts = report.criteria
         for judge in report.constant:

@@ -136,7 +136,8 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
     run = draft.run
     instances = draft.instances
     tally = draft.tally
-    if cut_off_empty := len(tally.truncated & tally.empty):
+    cut_off_empty = len(tally.truncated & tally.empty)  # cut off before any text
+    if cut_off_empty:
         too_few = openai_api.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
         yield Note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
     for reason, count in tally.unknown_reasons.most_common(MAX_REASONS):
@@ -349,7 +350,9 @@ def note_on_cutoff(provenance: Provenance, cutoff_key: str) -> Iterator[Note]:
     """
     public = provenance.published
     cutoff = provenance.training_cutoff
-    if not provenance.answers_public or (public and cutoff and cutoff < public):
+    if not provenance.answers_public:
+        return
+    if public and cutoff and cutoff < public:  # trained before the publication
         return
     public_text = "are public (since when is not known)"
     if public is not None:
@@ -388,6 +391,7 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
 
 def _has_rows(database: Path) -> bool:
     """Return True if a table of the SQLite database has rows, or if the file cannot be read."""
+    # Read only; `immutable` also keeps SQLite from locking the file.
     uri = f"{database.absolute().as_uri()}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:

@@ -156,7 +156,7 @@ def _add_derived_values(
                 values = {}
                 break
             values |= plain.values
-    # If the family is a single perturbation, only the instances that it changed count.
+    # A single perturbation is its own family. Then only the instances that it changed count.
     is_single = family in perturbations
     counted = set()  # (instance id, trial)
     for instance, trial, perturbation in values:
@@ -362,8 +362,10 @@ def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
         count = metric.counts.get(key, 1)
         counts.append(count)
         sums.append(mean * count)
-    may_be_ratio = metric.looks <= 1 and metric.counts and sum(counts)
-    if not may_be_ratio or not math.isclose(sum(sums) / sum(counts), value, rel_tol=1e-9):
+    if metric.looks > 1 or not metric.counts or not sum(counts):  # no bootstrap of a ratio
+        return without_interval
+    is_ratio = math.isclose(sum(sums) / sum(counts), value, rel_tol=1e-9)
+    if not is_ratio:
         return without_interval
     sources = sources_of(metric, [instance for instance, _, _ in metric.values])
     interval = bca_of_ratio(sums, counts, sources)

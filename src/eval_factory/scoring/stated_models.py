@@ -194,7 +194,7 @@ class StatedModels(Part):
                     AskedServer(url, count, dict(counts.stated_at[url].most_common(MAX_LISTED)))
                     for url, count in sorted(counts.answers_at.items())
                 )
-            all_stated = sum(counts.stated_at.values(), Counter())
+            all_stated = sum(counts.stated_at.values(), Counter())  # the counts of all servers
             by_role[role] = AskedEndpoint(
                 model=endpoint.model_id,
                 host=host_in(endpoint.url),
@@ -215,7 +215,8 @@ class StatedModels(Part):
 
 def _shown_url(url: str) -> str:
     """Return the base of an API's URL as a result shows it, without query and fragment."""
-    return urlunsplit(urlsplit(base_of(url))._replace(query="", fragment=""))
+    parts = urlsplit(base_of(url))
+    return urlunsplit(parts._replace(query="", fragment=""))
 
 
 def host_in(url: str) -> str:
@@ -251,7 +252,8 @@ def notes_on_models(
         if judge not in judges:
             continue
         model = endpoint.main_model
-        judges_of_model.setdefault(_name_in(judges_of_model, model), []).append(judge)
+        first_name = _name_in(judges_of_model, model)  # the same model may have several names
+        judges_of_model.setdefault(first_name, []).append(judge)
         if evaluated is not None and same_model(evaluated.main_model, model):
             yield Note(Importance.DOUBTFUL, f"judge {judge} is the evaluated model itself, {model}")
     for model, roles in judges_of_model.items():

@@ -202,7 +202,8 @@ class Tally(Part):
             or state.request.get("messages")
             or state.request.get("prompt")
         )
-        if not is_asked_again(key[2]):
+        _, _, perturbation = key  # for further askings, the name of the asking
+        if not is_asked_again(perturbation):
             self.prompts_hash.update(json.dumps([instance.id, sent]).encode())
         if instance.perturbation is None:
             # The text of a conversation is empty; its messages contain the question.
