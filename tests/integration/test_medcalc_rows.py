@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.scoring.corrections import Case, medcalc_by_calculator, reader_of
+from eval_factory.scoring.corrections import Case, medcalc_by_calculator
+from eval_factory.scoring.medcalc_values import reader_of
 
 GESTATIONAL_AGE = 69
 DATES = (13, 68)

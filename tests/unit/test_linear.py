@@ -18,7 +18,7 @@ from eval_factory.demo import server
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import environments, judge_output, output
 from eval_factory.reading import MAX_REFUSAL, is_refusal, stated_option, stated_value
-from eval_factory.scoring import corrections, readability
+from eval_factory.scoring import medcalc_values, readability
 from eval_factory.scoring.corrections import Case, medcalc_by_calculator, medec_sentence
 from eval_factory.tasks import custom_table
 from eval_factory.workflows import helm_run
@@ -82,9 +82,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "medcalc": lambda text: medcalc_by_calculator(
         Case("p", text, "3", 0.0, {"lower_limit": "1", "upper_limit": "4"})
     ),
-    "medcalc's scores": corrections.whole_number_in,
-    "medcalc's dates": corrections.date_in,
-    "medcalc's weeks": corrections.days_in,
+    "medcalc's scores": medcalc_values.whole_number_in,
+    "medcalc's dates": medcalc_values.date_in,
+    "medcalc's weeks": medcalc_values.days_in,
     "quasi": custom_table.becomes_nothing,
     "a demo prompt": server.baseline_answer,
 }

@@ -23,10 +23,11 @@ from eval_factory.helm import output
 from eval_factory.helm.trivial_answers import MAX_LABEL_LENGTH
 from eval_factory.plan.run_plan import Plan
 from eval_factory.reading import is_refusal, stated_option
-from eval_factory.scoring.corrections import DATE_FORMATS, sentence_in
+from eval_factory.scoring.corrections import sentence_in
 from eval_factory.scoring.cut_prompts import NONE_CUT, CutPrompts, CutPromptsFound
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.journal import UNKNOWN, CachedAnswer
+from eval_factory.scoring.medcalc_values import DATE_FORMATS
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.reportable import Unreadable

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.corrections import Case, medcalc_by_calculator, reader_of
+from eval_factory.scoring.corrections import Case, medcalc_by_calculator
 from eval_factory.scoring.draft import Draft
+from eval_factory.scoring.medcalc_values import reader_of
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.readability import AnswerForm, right_answers

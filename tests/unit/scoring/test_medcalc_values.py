@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.scoring.corrections import date_in, days_in, number_in, reader_of, whole_number_in
+from eval_factory.scoring.medcalc_values import (
+    date_in,
+    days_in,
+    number_in,
+    reader_of,
+    whole_number_in,
+)
 from known import there
 
 PROMPT = "Patient note: He has a score. Question: What is the patient's HEART score?\n\nQuestion: What is {}?\n\n"
