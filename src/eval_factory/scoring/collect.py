@@ -25,7 +25,6 @@ from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.floors import FloorScores, ProbedJudges
 from eval_factory.scoring.instance_records import InstanceRecords
-from eval_factory.scoring.judge_correction import RubricCorrection
 from eval_factory.scoring.jury import Jury
 from eval_factory.scoring.main_metric import Grouping, MainMetric
 from eval_factory.scoring.metric_scores import MetricScores, UnscorableAnswers
@@ -42,6 +41,7 @@ from eval_factory.scoring.reportable import reasons_against
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.rubric import RubricTally
+from eval_factory.scoring.rubric_correction import RubricCorrection
 from eval_factory.scoring.run_notes import NotesOnLabels, NotesOnRun, notes_on_age
 from eval_factory.scoring.scores import MetricValues, metric_values_of
 from eval_factory.scoring.sequential import Looks

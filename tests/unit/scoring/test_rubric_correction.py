@@ -9,9 +9,9 @@ import pytest
 
 from builders import draft, plan
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.judge_correction import RubricCorrection
 from eval_factory.scoring.judge_passports import StoredPassport
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
+from eval_factory.scoring.rubric_correction import RubricCorrection
 from eval_factory.scoring.scores import MetricValues, score_of
 from eval_factory.tasks.physician_labels import LabelledItems, LabelledPairs
 from eval_factory.tasks.rubric_case import Criterion
