@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from eval_factory.scoring import latent_class
 from eval_factory.scoring.judge_correction import (
+    CasePoints,
     JudgeCorrectedScore,
-    JudgedCases,
     Labels,
     corrected_by_labels,
     corrected_score,
@@ -117,7 +117,7 @@ def _said(chance: Chance, truth: npt.NDArray[np.bool_], right: float) -> npt.NDA
     return np.where(chance.random(truth.shape) < right, truth, ~truth)
 
 
-def sample(chance: Chance, row: Row) -> tuple[Labels, JudgedCases, list[tuple[float, int]]]:
+def sample(chance: Chance, row: Row) -> tuple[Labels, CasePoints, list[tuple[float, int]]]:
     conversations = row.items // row.conversation
     share: Values = np.full(conversations, row.labels)
     if row.conversation > 1:
@@ -141,7 +141,7 @@ def sample(chance: Chance, row: Row) -> tuple[Labels, JudgedCases, list[tuple[fl
     ]
     return (
         Labels(_pairs(items), items),
-        JudgedCases(given.tolist(), [1.0] * CASES, list(range(CASES)), 0.0),
+        CasePoints(given.tolist(), [1.0] * CASES, list(range(CASES)), 0.0),
         list(zip(decided.tolist(), case.tolist(), strict=True)),
     )
 

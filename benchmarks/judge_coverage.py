@@ -20,7 +20,7 @@ import numpy as np
 
 from eval_factory.scoring.judge_calibration import Calibration, Figure, agreement_of, calibration_of
 from eval_factory.scoring.judge_correction import (
-    JudgedCases,
+    CasePoints,
     NotCorrected,
     corrected_by_labels,
     weights_of,
@@ -295,7 +295,7 @@ def corrected(rng: np.random.Generator, one: Labelled) -> tuple[float, float, fl
         str(at): float(abs(points[kind == at]).sum()) for at in range(len(one.kinds))
     }
     weights = weights_of(pairs, of_run)[0] if one.by_category else {}
-    cases = JudgedCases(given.tolist(), possible.tolist(), source[: one.cases].tolist(), -below_0)
+    cases = CasePoints(given.tolist(), possible.tolist(), source[: one.cases].tolist(), -below_0)
     found = corrected_by_labels(cases, labels, weights)
     if isinstance(found, NotCorrected):
         return np.nan, np.nan, below_0

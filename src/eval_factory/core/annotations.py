@@ -74,7 +74,10 @@ class SampledAnswer:
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample of answers, which makes up the sheets for raters."""
+    """A sample of answers, which makes up the sheets for raters.
+
+    A stratum is a group of answers from which a part of the sample was drawn separately.
+    """
 
     id: str
     kind: str  # `RATINGS_SHEET` or `CRITERIA_SHEET`
@@ -271,7 +274,8 @@ class RatedQuestion:
                     str(part.get("text", "")) for part in content if isinstance(part, Mapping)
                 )
             text = str(content or "")  # a message that only calls a tool has no content
-            if not (role == "system" and text in self.hidden):
+            is_hidden = role == "system" and text in self.hidden
+            if not is_hidden:
                 turns.append((role, text))
         if not turns:  # the prompt is a single text
             turns.append(("user", record.prompt))
@@ -306,11 +310,15 @@ class RatedQuestion:
                 for criterion in record.criteria
             )
         if self.jury:
-            named = [(name, self.meanings.get(name)) for name in self.jury]
-            return tuple(
-                Question(f"{name}: {meaning}" if meaning else name) for name, meaning in named
-            )
+            return tuple(Question(self._text_of_criterion(name)) for name in self.jury)
         return (Question(IS_CORRECT if self.choices == YES_NO else HOW_GOOD),)
+
+    def _text_of_criterion(self, name: str) -> str:
+        """Return the name of a jury's criterion, with its description if there is one."""
+        meaning = self.meanings.get(name)
+        if meaning:
+            return f"{name}: {meaning}"
+        return name
 
     def value_of(self, record: InstanceRecord) -> float | None:
         """Return the score of one answer by the main metric.
@@ -343,6 +351,7 @@ class RatedQuestion:
             for index, name in enumerate(self.jury):
                 rating = judgement.get(name)
                 value = rating.get("score") if isinstance(rating, Mapping) else None
+                # True and False are of the type int in Python, too.
                 if isinstance(value, (int, float)) and not isinstance(value, bool):
                     by_judge[judge][index] = float(value)
         return by_judge
@@ -455,10 +464,11 @@ def _words_of_judges(result: TaskResult) -> tuple[RatingChoice, ...]:
 
 def _jury_criteria(records: Sequence[InstanceRecord]) -> tuple[str, ...]:
     """Return the names of all criteria in the judges' ratings, in the order of the instances."""
-    names: dict[str, None] = {}
+    names: dict[str, None] = {}  # the keys of a dict keep their order
     for record in records:
         for judgement in record.judgements.values():
-            names |= dict.fromkeys(judgement)
+            for name in judgement:
+                names[name] = None
     names.pop("error", None)  # the message of a judge that gave no rating, not a criterion
     return tuple(names)
 
@@ -493,8 +503,10 @@ def ratings_on_scale(
     low, high = scale
     if (low, high) == (0.0, 1.0) and set(values) <= {0.0, 1.0}:
         return YES_NO
-    has_whole_steps = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= 10
-    steps = int(high - low) if has_whole_steps else 4
+    has_whole_ends = float(low).is_integer() and float(high).is_integer()
+    steps = 4
+    if has_whole_ends and 1 < high - low <= 10:
+        steps = int(high - low)
     choices = []
     for number in range(steps + 1):
         value = low + (high - low) * number / steps

@@ -151,7 +151,9 @@ class RankCorrelation:
 SHOWN_BELOW = 0.05
 """The highest p value that shows that judges agree more than by chance."""
 SHOWN_ABOVE = 1.645
-"""The lowest standard normal deviate that shows that judges agree more than by chance."""
+"""The lowest standard normal deviate that shows that judges agree more than by chance: the 95 %
+quantile, for a one-sided test at 5 %.
+"""
 
 
 @dataclass(frozen=True)
@@ -182,11 +184,15 @@ class PairAgreement:
 
         The formula's source is in `RubricReport.is_shown_to_agree`.
         """
-        by_chance = 0.5  # the agreement by chance, if it cannot be computed from kappa
-        if self.kappa is not None and max(self.kappa, self.agreement) < 1:
+        # The agreement by chance is computed from kappa if possible. Otherwise it is that of two
+        # judges who each call half of the criteria met.
+        by_chance = 0.5
+        # With a kappa or an agreement of 1, a divisor below would be 0.
+        if self.kappa is not None and self.kappa < 1 and self.agreement < 1:
             # kappa = (agreement - by_chance) / (1 - by_chance), solved for `by_chance`
             by_chance = max(self.agreement - self.kappa, 0.0) / (1 - self.kappa)
-        return by_chance / (1 - by_chance) / max(self.criteria, 1)
+        variance_of_one_criterion = by_chance / (1 - by_chance)
+        return variance_of_one_criterion / max(self.criteria, 1)
 
 
 @dataclass(frozen=True)
@@ -202,7 +208,11 @@ class CorrectedPart:
 
 @dataclass(frozen=True)
 class JudgeCorrection:
-    """A rubric's score, corrected for the judge's error rates in the judge's passport."""
+    """A rubric's score, corrected for the judge's error rates.
+
+    The rates come from the judge's passport: a file with the measured agreement of the judge with
+    physicians.
+    """
 
     judge: str
     judge_score: float | None
@@ -332,6 +342,8 @@ class Score:
         return record.split == split and record.perturbation == self.perturbation
 
 
+# label of a score -> the score; the label is the metric, and its split and perturbation if they are
+# not the main ones, such as `f1` and `f1@test`
 Scores = Mapping[str, Score]
 
 
@@ -356,10 +368,11 @@ class Instances:
     unreadable: int = 0
     # answers in free text that are word for word the same as the answer to another question
     identical: int = 0
-    # first answers that a rule read, with `extra.ask_unread`; None: no letter was asked for
-    read_by_rule: int | None = None
-    read_by_asking: int | None = None  # answers that were read by asking for a letter
-    unread: int | None = None  # answers that were read in neither way
+    # The next three count first answers in a run with `extra.ask_unread`, which asks the model for
+    # the letter of an answer that no rule reads. They are None in other runs.
+    read_by_rule: int | None = None  # answers in which a rule found the chosen option
+    read_by_asking: int | None = None  # answers whose option is known only from the asked letter
+    unread: int | None = None  # answers whose option is not known; `unreadable` counts other signs
 
     @property
     def coverage(self) -> float:
@@ -448,14 +461,18 @@ class FailureCause:
 
 @dataclass(frozen=True)
 class Floor:
-    """The best score without a model on the questions of the run."""
+    """The best score without a model on the questions of the run.
+
+    An answer without a model is an empty answer, always the same letter, the longest option, and so
+    on.
+    """
 
     best: str  # the name of the answer without a model that has the best score
     value: float
     instances: int
     answers: Mapping[str, float]
-    """Answer without a model (an empty answer, always the same letter, the longest option ...) ->
-    its score. `random` has the expected score of a random letter.
+    """Name of an answer without a model -> its score. `random` has the expected score of a random
+    letter.
     """
     lower_is_better: bool = False
     # True if the answers were not scored: `value` is then the lowest rating of the scale

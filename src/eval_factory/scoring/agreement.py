@@ -129,7 +129,7 @@ def weighted_kappa(pairs: Collection[tuple[float, float]]) -> float | None:
     """
     if not pairs:
         return None
-    first, second = zip(*pairs, strict=True)
+    first, second = zip(*pairs, strict=True)  # all ratings of each rater
     observed = statistics.fmean((x - y) ** 2 for x, y in pairs)
     # The mean of (x - y)^2 over any x with any y is the sum of the two variances and the squared
     # difference of the means.
@@ -308,11 +308,14 @@ def length_correlation(pairs: Sequence[tuple[float, int]]) -> RankCorrelation | 
 
     rho = float(stats.spearmanr(pairs)[0])
     # Fisher's z of a perfect correlation is infinite. The interval is therefore computed as if two
-    # neighbouring ranks had been exchanged.
-    finite_rho = math.copysign(min(abs(rho), 1 - 12 / (n * (n * n - 1))), rho)
-    half_width = stats.norm.ppf(0.975) * math.sqrt((1 + finite_rho * finite_rho / 2) / (n - 3))
-    low = math.tanh(math.atanh(finite_rho) - half_width)
-    high = math.tanh(math.atanh(finite_rho) + half_width)
+    # neighbouring ranks had been exchanged, which lowers rho from 1 to `largest_rho`.
+    largest_rho = 1 - 12 / (n * (n * n - 1))
+    finite_rho = math.copysign(min(abs(rho), largest_rho), rho)
+    variance = (1 + finite_rho * finite_rho / 2) / (n - 3)
+    half_width = stats.norm.ppf(0.975) * math.sqrt(variance)
+    fishers_z = math.atanh(finite_rho)
+    low = math.tanh(fishers_z - half_width)
+    high = math.tanh(fishers_z + half_width)
     # The interval must include rho, which for a perfect correlation is outside these ends.
     return RankCorrelation(rho, min(low, rho), max(high, rho), n)
 

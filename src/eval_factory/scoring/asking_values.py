@@ -88,9 +88,10 @@ class AskingValues:
         self._right = right
         self.scale = main.scale
         # A metric without a known scale is treated as a proportion.
-        self.has_right = (facts_of(main.name, main.scale).scale or PROPORTION) == PROPORTION
+        known_scale = facts_of(main.name, main.scale).scale or PROPORTION
+        self.has_right = known_scale == PROPORTION
         """True if a value of 1 means a right answer; False if the metric is a rating."""
-        self.by_reader = self.has_right and right.is_read_by_reader
+        self.is_read_by_reader = self.has_right and right.is_read_by_reader
         """True if the answer reader, and not HELM's match, decides which answers are right."""
         self._repeats = names_of_repeats(times)[1:]
         # name of an asking -> the value of each instance
@@ -137,7 +138,7 @@ class AskingValues:
             if self._right.is_unread(key):
                 continue
             by_unit[key[:2]] = value
-            if self.by_reader and key in self._right.correctness:
+            if self.is_read_by_reader and key in self._right.correctness:
                 by_unit[key[:2]] = float(self._right.correctness[key])
         return by_unit
 
@@ -147,7 +148,8 @@ class AskingValues:
         Only questions that have a value in all named askings count.
         """
         count = 0
-        for unit in set.intersection(*map(self._units_of, names)):
+        units_of_askings = [self._units_of(name) for name in names]
+        for unit in set.intersection(*units_of_askings):
             if self._right.is_unread_in(unit, names):
                 count += 1
         return count
@@ -297,8 +299,8 @@ class AskingValues:
 
         The outer key is a field of the instances, and the inner key is a value of that field.
         Only questions with a value in both askings count. A group is left out if fewer than
-        `MIN_IN_GROUP` of its questions count, or if every question with a value in the first asking
-        counts and is in the group.
+        `MIN_IN_GROUP` of its questions count. A group of all questions is left out, too, because
+        its change is that of all questions.
         """
         before = self.of(FIRST_ASKING)
         after = self.of(name)

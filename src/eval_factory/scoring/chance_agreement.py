@@ -112,6 +112,7 @@ def _ordinal_differences(tables: list[NDArray[Any]], distinct_marks: list[float]
         times += np.bincount(table[table >= 0], minlength=len(distinct_marks))
     # The ordinal difference of two marks is the difference of their middle ranks.
     middle_ranks = np.cumsum(times) - times / 2
+    # a row and a column for each mark
     rank_differences = middle_ranks[:, None] - middle_ranks[None, :]
     differences: NDArray[Any] = (rank_differences / times.sum()) ** 2
     return differences

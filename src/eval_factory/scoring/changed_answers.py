@@ -1,8 +1,9 @@
 """Reports how answers change when questions are asked again: in the same words, in other words,
 after a doubt, or with the permission to answer "I do not know".
 
-The unit of the statistics is the question, because several askings of one question are not
-independent values. Questions with a shared source are a cluster. HELM's own score is the score of
+The unit of the statistics is the question in one trial (`Unit`: the first two members of an
+instance's key), because several askings of one question are not independent values. Questions with
+a shared source are a cluster. HELM's own score is the score of
 the original questions; with `extra.repeats`, the main score is the mean over all askings in the
 same words.
 """
@@ -75,8 +76,9 @@ UNREAD = "unread"
 """Keys of `Pushback.changed_at`; its other keys are the numbers of turns."""
 WITH_ASKED = ".with_asked"
 """The ending of the metric that also counts the letters from `extra.ask_unread`."""
+# A question is lost if its first answer is right, and its answer in other words is wrong.
 MAX_LOST = 20  # the largest number of lost questions that a report lists
-# the start of an option such as "None of the above"
+# the start of an option such as "None of the above", "Neither A nor B" and (Spanish) "Ninguna"
 _NONE = re.compile(r"\W*(?:none|neither|ningun)", re.IGNORECASE)
 
 
@@ -315,7 +317,7 @@ class Askings(Part):
         by_unit = _values_in_every_asking(list(map(values.of, asking_names)))
         if not by_unit or self.mean is None:
             return Repeats(times, questions=0)
-        if values.by_reader:
+        if values.is_read_by_reader:
             # The values are those of read answers, so the main metric's `self.mean` does not fit.
             mean = values.share(by_unit, lambda unit: statistics.fmean(by_unit[unit]), values.scale)
         else:
@@ -499,6 +501,9 @@ class Askings(Part):
                 answered.append(unit)
         were_right, were_wrong = right_and_wrong(units, before)
 
+        def has_abstained(unit: Unit) -> bool:
+            return abstained[unit]
+
         def points(unit: Unit) -> float:
             if abstained[unit]:
                 return 0.0
@@ -509,12 +514,12 @@ class Askings(Part):
 
         return Abstention(
             cost_of_wrong=cost,
-            abstained=values.share(units, abstained.__getitem__),
+            abstained=values.share(units, has_abstained),
             right_of_answered=values.share(answered, lambda unit: after[unit] >= 1.0),
             score=values.share(units, points, scale=(-cost, 1.0)),
             score_before=values.share(units, points_before, scale=(-cost, 1.0)),
-            abstained_when_wrong=values.share(were_wrong, abstained.__getitem__),
-            abstained_when_right=values.share(were_right, abstained.__getitem__),
+            abstained_when_wrong=values.share(were_wrong, has_abstained),
+            abstained_when_right=values.share(were_right, has_abstained),
             unread=values.unread_in([FIRST_ASKING, ABSTAIN]),
         )
 
@@ -564,7 +569,8 @@ class Askings(Part):
     def group(self, draft: Draft) -> None:
         """Make the mean over repeats the main score, which groups and comparisons use.
 
-        Floors, judges and labels came before this phase: they refer to the original questions.
+        The floors (the best scores without a model), judges and labels came before this phase: they
+        refer to the original questions.
         """
         if self.mean is None:
             return
@@ -599,8 +605,10 @@ def _lost_questions(values: AskingValues, name: str) -> list[str]:
     before = values.of(FIRST_ASKING)
     lost = []
     for unit, value in values.of(name).items():
-        if unit in before and before[unit] >= 1.0 > value:
-            lost.append(unit[0])
+        was_right = unit in before and before[unit] >= 1.0
+        if was_right and value < 1.0:
+            question_id = unit[0]
+            lost.append(question_id)
     return lost
 
 
@@ -615,15 +623,20 @@ def _stderr_between_and_within(
         between² = stderr² of the questions' means - within², at least 0
 
     `between` is None if the standard error of the questions' means is not defined.
+
+    Args:
+        values: question -> its value in each asking; each question was asked equally often.
+        sources: returns the source of each question.
     """
     times = len(next(iter(values.values())))
+    mean_variance = statistics.fmean(map(statistics.variance, values.values()))
+    within_squared = mean_variance / times / len(values)
     means = list(map(statistics.fmean, values.values()))
-    total = describe(means, clusters=sources(list(values))).stderr
-    within = statistics.fmean(map(statistics.variance, values.values())) / times / len(values)
+    stderr_of_means = describe(means, clusters=sources(list(values))).stderr
     between = None
-    if total is not None:
-        between = math.sqrt(max(0.0, total**2 - within))
-    return between, math.sqrt(within)
+    if stderr_of_means is not None:
+        between = math.sqrt(max(0.0, stderr_of_means**2 - within_squared))
+    return between, math.sqrt(within_squared)
 
 
 def _share_of_same_pairs(answers: Sequence[object]) -> float:
@@ -636,7 +649,9 @@ def _most_frequent(answers: Sequence[object]) -> int:
 
     If several answers are equally frequent, the answer that came first counts.
     """
-    return answers.index(Counter(answers).most_common(1)[0][0])
+    # Equally frequent elements are in the order in which they came.
+    ((most_frequent, _count),) = Counter(answers).most_common(1)
+    return answers.index(most_frequent)
 
 
 def _points_of_answer(value: float, cost: float) -> float:
@@ -648,6 +663,6 @@ def _points_of_answer(value: float, cost: float) -> float:
 
 def _is_none_of_these(option: str) -> bool:
     """Return True if the option means "none of the other options" or "not known"."""
-    return begins_not_to_know(option) or (
-        refers_to_others(option) and _NONE.match(option) is not None
-    )
+    if begins_not_to_know(option):
+        return True
+    return refers_to_others(option) and _NONE.match(option) is not None

@@ -5,6 +5,10 @@ These figures are the result's `clinicians`. A rating counts only if the rated a
 changed since the rating. If a person rated an answer in full (all questions about the answer), the
 person's ratings make a score, which is computed like the main metric. The people's score of an
 answer is the mean of these scores.
+
+A mark is a judge's rating: its answer to one question about one answer. People rate a sample of the
+answers, which is drawn from each stratum (a group of answers) separately. A sheet is the form that
+the people fill in.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import NamedTuple
 
 from eval_factory.core.annotations import (
     CRITERIA_SHEET,
@@ -106,17 +111,21 @@ only key is the name of the metric.
 """
 
 
-def rated_items(
-    result: TaskResult, rundir: RunDir
-) -> tuple[list[LabelledItem], Marks, list[float]]:
+class RatedItems(NamedTuple):
+    """The items that people rated, with the judges' marks of these items.
+
+    An item is one question about one answer. If only two marks are possible, True replaces the
+    higher mark and False the lower mark.
+    """
+
+    # The field `judged` of the items is always False, because it could hold one judge's mark only.
+    items: list[LabelledItem]
+    marks: Marks
+    possible_marks: list[float]  # the lowest first
+
+
+def rated_items(result: TaskResult, rundir: RunDir) -> RatedItems:
     """Return the items that people rated, and the judges' marks of these items.
-
-    An item is one question about one answer.
-
-    Returns:
-        The items; each judge's mark of each item; and all possible marks, the lowest first. If only
-        two marks are possible, True replaces the higher mark and False the lower mark. The field
-        `judged` of the items is always False, because it could hold one judge's mark only.
 
     Raises:
         PrerequisiteError: ratings.jsonl cannot be read, nobody has rated an answer, or the result
@@ -160,7 +169,7 @@ def rated_items(
     by_judge: Marks = {}
     for judge in dict.fromkeys(chain.from_iterable(marks_of_items)):  # each judge once
         by_judge[judge] = [marks.get(judge) for marks in marks_of_items]
-    return items, by_judge, list(map(mark_of, possible_marks))
+    return RatedItems(items, by_judge, list(map(mark_of, possible_marks)))
 
 
 def _category_of(rated: RatedResult, record: InstanceRecord, number: int) -> str | None:
@@ -265,19 +274,19 @@ class RatedResult:
         for key in values:
             number = self.sample.stratum_of.get(key.as_text(), extra_stratum)
             keys_by_stratum[number].append(key)
-        is_shared = len(set(self._sources(values))) < len(values)
+        have_shared_sources = len(set(self._sources(values))) < len(values)
         strata = []
         for keys in keys_by_stratum:
             if not keys:
                 continue
             rated = []
-            pairs = []
+            pairs = []  # (people's score, judge's score) of each rated answer
             for key in keys:
                 if key in people:
                     rated.append(key)
                     pairs.append((people[key], values[key]))
             stratum = Stratum(list(map(values.__getitem__, keys)), pairs)
-            if is_shared:
+            if have_shared_sources:
                 stratum = replace(
                     stratum, sources=self._sources(keys), rated_sources=self._sources(rated)
                 )
@@ -393,7 +402,8 @@ def _samples_of_main_kind(annotations: Annotations) -> list[Sample]:
         kind = (sample.kind, sample.metric, sample.choices)
         by_kind[kind].append(sample)
         ratings_of_kind[kind] += ratings_on_sheet[sample.id]
-    return by_kind[max(by_kind, key=ratings_of_kind.__getitem__)]
+    main_kind = max(by_kind, key=ratings_of_kind.__getitem__)
+    return by_kind[main_kind]
 
 
 def _ratings_by_answer(
@@ -484,14 +494,18 @@ def _judge_agreements(
     names: dict[str, None] = {}  # the names of all judges: the keys of a dict keep their order
     for answer in rated.answers.values():
         # Judges with a score but no mark come after the judges with a mark of the first answer.
-        names |= dict.fromkeys((*answer.marks, *sorted(judges_of_rated)))
+        for judge in (*answer.marks, *sorted(judges_of_rated)):
+            names[judge] = None
     for judge in names:
         agreement = agreement_with(_marks_and_ratings(rated, judge), possible_marks)
-        bias, low, high = _bias(rated, people, judge)
-        yield (
-            judge,
-            JudgeAgreement(**vars(agreement), bias=bias, bias_low=low, bias_high=high),
+        bias = _bias(rated, people, judge)
+        agreement_and_bias = JudgeAgreement(
+            **vars(agreement),  # the fields of `Agreement`, from which `JudgeAgreement` derives
+            bias=bias.value,
+            bias_low=bias.low,
+            bias_high=bias.high,
         )
+        yield judge, agreement_and_bias
 
 
 def _marks_and_ratings(rated: RatedResult, judge: str) -> list[tuple[float, list[float]]]:
@@ -505,14 +519,19 @@ def _marks_and_ratings(rated: RatedResult, judge: str) -> list[tuple[float, list
     return pairs
 
 
-def _bias(
-    rated: RatedResult, people: Mapping[AnswerKey, float], judge: str
-) -> tuple[float | None, float | None, float | None]:
-    """Return a judge's bias (its score less the people's score) and the ends of its interval.
+class _Bias(NamedTuple):
+    """A judge's bias (its score less the people's score) with the ends of its interval."""
 
-    The estimate uses the strata of the sample. If too few answers or sources were rated, return the
-    plain mean difference, and None for both ends. If no answer was rated by people and by the
-    judge, return None three times.
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def _bias(rated: RatedResult, people: Mapping[AnswerKey, float], judge: str) -> _Bias:
+    """Return a judge's bias; it is undefined if people and the judge rated no answer in common.
+
+    The estimate uses the strata of the sample. If too few answers or sources were rated, the bias
+    is the plain mean difference, without an interval.
     """
     by_judge = rated.scores_by_judge.get(judge, {})
     by_people = {}
@@ -522,12 +541,12 @@ def _bias(
             by_people[key] = score
             differences.append(by_judge[key] - score)
     if not by_people:
-        return None, None, None
+        return _Bias()
     try:
         bias = bias_of_judge(rated.strata(by_judge, by_people), rated.scale(people))
     except (TooFewRatedError, TooFewSourcesError):
-        return statistics.fmean(differences), None, None
-    return bias.value, bias.low, bias.high
+        return _Bias(statistics.fmean(differences))
+    return _Bias(bias.value, bias.low, bias.high)
 
 
 def _notes(
@@ -550,6 +569,7 @@ def _notes(
             f"{partly_rated} answers are rated only in part: "
             "they count for the agreement, not for the corrected score"
         )
+    # answers that the sample could not draw
     late = [key for key in rated.values if key.as_text() not in rated.sample.stratum_of]
     if late:
         yield f"{len(late)} answers came after the sample was drawn: no one could rate them"

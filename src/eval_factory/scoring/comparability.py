@@ -53,7 +53,7 @@ class LeaderboardEntry(StrictModel):
     num_output_tokens: dict[str, int] = {}
     # True if HELM fixes no revision of the data, so that the leaderboard's revision is unknown
     newest_data: bool = False
-    # the number of rows in the data, and the number of instances that HELM's scenario returns
+    # (rows in the data, instances that HELM's scenario returns), if HELM counts equal texts once
     collapsed: tuple[int, int] | None = None
 
 
@@ -240,10 +240,10 @@ def _differing_values(
         value = _value_under(settings, fields)
         if value not in values:
             values.append(value)
-    if values in ([expected], []):
+    if not values or values == [expected]:
         return None
     first: str | int | float = values[0]
-    if len(values) == 1 and type(first) in (int, float):
+    if len(values) == 1 and type(first) in (int, float):  # neither a text nor True or False
         return first
     return _listed(values)
 

@@ -1,5 +1,8 @@
 """Measures the model's confidence in its answers (`extra.confidence`), and how reliable the
 confidence is: calibration, risk and coverage.
+
+A model may decline the questions of which it is least confident. The coverage is then the share of
+questions that it answers, and the risk is the share of wrong answers among them.
 """
 
 from __future__ import annotations
@@ -53,6 +56,17 @@ confidence then does not disappear in a neighbouring group.
 RESAMPLES = 1_000  # the number of bootstrap samples, and of simulated samples
 MANY_ANSWERS = 10_000  # with more answers than this, a tenth of the bootstrap samples is drawn
 POINTS = 10  # the number of points on the risk-coverage curve: 1/10 of the questions, 2/10, ...
+
+
+class BrierParts(NamedTuple):
+    """The parts of the Brier score, which is the mean of (confidence - right) squared.
+
+    The score is reliability - resolution + uncertainty, apart from differences within a group.
+    """
+
+    reliability: float  # the mean squared gap between confidence and share of right answers
+    resolution: float  # the variance of the groups' shares of right answers
+    uncertainty: float  # the variance of right and wrong answers
 
 
 class Answer(NamedTuple):
@@ -172,7 +186,7 @@ class ConfidenceOfAnswers:
             source_of_each = list(confidences)  # Each question is its own source.
         sample = list(map(Answer, confidences.values(), right.values(), source_of_each))
         groups = groups_of(sample)
-        reliability, resolution, uncertainty = brier_parts(groups)
+        brier = brier_parts(groups)
         areas = _resampled_areas(sample)
         return replace(
             counts,
@@ -181,9 +195,9 @@ class ConfidenceOfAnswers:
             calibration_error=_calibration_error(groups),
             bins=tuple(map(_bin, groups)),
             brier=share_of(squares, sources),
-            reliability=reliability,
-            resolution=resolution,
-            uncertainty=uncertainty,
+            reliability=brier.reliability,
+            resolution=brier.resolution,
+            uncertainty=brier.uncertainty,
             risk_coverage=tuple(risk_at(sample, (number + 1) / POINTS) for number in range(POINTS)),
             area=Share(
                 area_under_risk(sample),
@@ -237,7 +251,7 @@ def groups_of(sample: Sample) -> list[list[Answer]]:
     """
     ordered = sorted(sample, key=_confidence_of)
     levels = sorted(set(map(_confidence_of, ordered)))
-    # the lowest confidence of each group except the first
+    # `lowest` gets the lowest confidence of each group except the first.
     if len(levels) <= min(MAX_STATED_LEVELS, len(ordered) // MIN_IN_GROUP):
         lowest = levels[1:]
     else:
@@ -246,13 +260,14 @@ def groups_of(sample: Sample) -> list[list[Answer]]:
         lowest = sorted({ordered[position].confidence for position in positions})
     starts = [bisect_left(ordered, confidence, key=_confidence_of) for confidence in lowest]
     groups: list[list[Answer]] = []
-    for first, last in pairwise([0, *starts, len(ordered)]):
-        if first == last:
+    for start, end in pairwise([0, *starts, len(ordered)]):
+        group = ordered[start:end]
+        if not group:  # The first of `starts` may be 0.
             continue
-        if groups and min(last - first, len(groups[-1])) < MIN_IN_GROUP:
-            groups[-1] += ordered[first:last]
+        if groups and min(len(group), len(groups[-1])) < MIN_IN_GROUP:
+            groups[-1] += group  # One of the two neighbours is too small.
         else:
-            groups.append(list(ordered[first:last]))
+            groups.append(group)
     return groups
 
 
@@ -284,14 +299,22 @@ def _gap(group: Sample) -> _Gap:
     if is_shared(sources):
         effective = effective_clusters(sources)
         if effective >= MIN_CLUSTERS:
-            variance = mean_and_variance(gaps, sources)[1]
-            inflation = (t_quantile(effective - 1) / t_quantile(math.inf)) ** 2
+            _, variance = mean_and_variance(gaps, sources)
+            inflation = _t_in_normal_quantiles(effective - 1) ** 2
     right = sum(answer.right for answer in group)
     # Two right and two wrong answers are added, so that the variance is never 0 (A. Agresti, B. A.
     # Coull, The American Statistician 52:119-126, 1998).
     share = (right + 2) / (count + 4)
     plausible_variance = max(variance * inflation, share * (1 - share) / (count + 4))
     return _Gap(statistics.fmean(gaps), variance, plausible_variance)
+
+
+def _t_in_normal_quantiles(degrees: float) -> float:
+    """Return the t quantile of a 95 % interval, as a multiple of the normal quantile.
+
+    With infinite degrees of freedom, Student's distribution is the normal distribution.
+    """
+    return t_quantile(degrees) / t_quantile(math.inf)
 
 
 def squared_error(groups: Sequence[Sample]) -> float:
@@ -327,7 +350,7 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
     weights = np.array(list(map(len, groups))) / total
     means = np.array([gap.mean for gap in gaps])
     # The variance of a small sample is itself uncertain, as in a t test.
-    inflation = t_quantile(max(1, total - len(groups))) / t_quantile(math.inf)
+    inflation = _t_in_normal_quantiles(max(1, total - len(groups)))
     variances = np.array([gap.plausible_variance for gap in gaps]) * inflation**2
     observed = squared_error(groups)
     # If all gaps are 0, any divisor gives the same result, and 1 prevents a division by 0.
@@ -373,11 +396,12 @@ def _noise(groups: Sequence[Sample], gaps: Sequence[_Gap], draws: int) -> NDArra
 
     spread = np.sqrt([gap.plausible_variance for gap in gaps])
     rng = np.random.default_rng(0)
-    sources: dict[Hashable, int] = {}
+    sources: dict[Hashable, int] = {}  # source -> its row in `moves`
     for answer in chain.from_iterable(groups):
         sources.setdefault(answer.source, len(sources))
     if len(sources) == sum(map(len, groups)):  # no two answers share a source
         return np.asarray(rng.normal(0.0, spread, (draws, len(groups))))
+    # the part of each source in the gap of each group
     moves = np.zeros((len(sources), len(groups)))
     for column, (group, gap) in enumerate(zip(groups, gaps, strict=True)):
         for answer in group:
@@ -391,8 +415,8 @@ def _noise(groups: Sequence[Sample], gaps: Sequence[_Gap], draws: int) -> NDArra
     return np.asarray(noise * spread)
 
 
-def brier_parts(groups: Sequence[Sample]) -> tuple[float, float, float]:
-    """Return the reliability, resolution and uncertainty of the groups' Brier score.
+def brier_parts(groups: Sequence[Sample]) -> BrierParts:
+    """Return the parts of the groups' Brier score.
 
     Each part is corrected for its bias (C. A. T. Ferro, T. E. Fricker, Quarterly Journal of the
     Royal Meteorological Society 138:1954-1960, 2012).
@@ -413,10 +437,10 @@ def brier_parts(groups: Sequence[Sample]) -> tuple[float, float, float]:
     raw_resolution /= total
     bias_of_mean = mean * (1 - mean) / (total - 1)
     # The corrections may make the first two parts negative, which has no meaning.
-    return (
-        max(0.0, squared_error(groups)),
-        max(0.0, raw_resolution - within_bias + bias_of_mean),
-        mean * (1 - mean) + bias_of_mean,
+    return BrierParts(
+        reliability=max(0.0, squared_error(groups)),
+        resolution=max(0.0, raw_resolution - within_bias + bias_of_mean),
+        uncertainty=mean * (1 - mean) + bias_of_mean,
     )
 
 

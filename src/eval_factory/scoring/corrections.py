@@ -1,6 +1,7 @@
 """Computes corrected values of metrics that are known to be wrong (docs/errata.md).
 
-The corrected values are computed from the same answers, and are shown next to HELM's own values.
+An erratum is a known defect of a metric. Its rule computes the corrected value of an instance from
+the same answer. The corrected values are shown next to HELM's own values.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ def medcalc_by_calculator(case: Case) -> float:
     low = read_value(str(limits[0]))
     value = read_value(answer)
     high = read_value(str(limits[1]))
-    return float(
-        low is not None and value is not None and high is not None and low <= value <= high
-    )
+    if low is None or value is None or high is None:
+        return 0.0
+    return float(low <= value <= high)
 
 
 def medec_sentence(case: Case) -> float:
@@ -89,7 +90,8 @@ def medec_flag(case: Case) -> float:
     if answer == CORRECT_MARK:
         return float(not has_error)
     sentences = {sentence_in(line) for line in case.prompt.splitlines()}
-    return float(has_error and answer is not None and answer in sentences)
+    sentences.discard(None)  # the lines of the prompt without a number
+    return float(has_error and answer in sentences)
 
 
 def sentence_in(text: str) -> str | int | None:
@@ -126,7 +128,9 @@ def ehr_sql_same_rows(case: Case) -> float | None:
         return None
     if annotation.get("query_error") is not None:
         return 0.0
-    return float(set(map(tuple, annotation.get("predicted_result", []))) == set(map(tuple, gold)))
+    right_rows = set(map(tuple, gold))
+    rows = set(map(tuple, annotation.get("predicted_result", [])))
+    return float(rows == right_rows)
 
 
 def ehr_sql_precision(case: Case) -> float | None:
@@ -266,6 +270,7 @@ class Corrections(Part):
     """
 
     def __post_init__(self) -> None:
+        # label of the corrected metric -> its errata, in the order in which their rules are applied
         self._by_label: dict[str, list[Erratum]] = defaultdict(list)
         for erratum in self.errata:
             self._by_label[erratum.label].append(erratum)

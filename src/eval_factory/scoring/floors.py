@@ -125,6 +125,7 @@ class FloorScores(Part):
         `metrics` are HELM's metrics of the model's answers.
         """
         self._strategies: list[_Strategy] = []
+        # instance -> the index of its question among the trivial scores
         self._numbers: dict[InstanceKey, int] = {}
         self._error: Exception | None = None  # the first error, after which no rule is called
         self._trivial: TrivialScores | None = None
@@ -186,8 +187,9 @@ class FloorScores(Part):
         for (label, name), by_strategy in means.items():
             is_lower_better = self._trivial is not None and name in self._trivial.lower_is_better
             # Of equally good strategies, the first in this list is chosen. A name such as
-            # `always A` is more specific than `majority`, which is therefore sorted to the end.
-            strategies = sorted(by_strategy, key=MAJORITY_NAME.__eq__)
+            # `always A` is more specific than `majority`, which is therefore sorted to the end:
+            # False is sorted before True.
+            strategies = sorted(by_strategy, key=lambda strategy: strategy == MAJORITY_NAME)
             if is_lower_better:
                 best = min(strategies, key=by_strategy.__getitem__)
             else:

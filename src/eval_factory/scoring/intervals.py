@@ -5,6 +5,9 @@ The docstring of each formula names its source. All functions are pure.
 Clusters are labels, one per value. Values with the same label share a source (a note, a patient, a
 calculator) and are not independent. The formulas need at least two effective clusters, which
 `interval_of_mean` checks.
+
+A pseudo-cluster has values that were not observed, all at one end of the scale. It is added where
+the spread of a sample would be too small (see `student_t`).
 """
 
 from __future__ import annotations
@@ -59,7 +62,8 @@ def wilson(share: float, count: float, quantile: float | None = None) -> Bounds:
         z = statistics.NormalDist().inv_cdf(1 - TAIL_ALPHA)
     spread = z * z / count
     middle = (share + spread / 2) / (1 + spread)
-    half_width = z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
+    variance = share * (1 - share) / count + spread / (4 * count)
+    half_width = z * math.sqrt(variance) / (1 + spread)
     return max(0.0, middle - half_width), min(1.0, middle + half_width)
 
 
@@ -77,9 +81,10 @@ def clopper_pearson(right: float, count: int, each_side: float) -> Bounds:
     """
     from scipy import special  # imported here: see `t_quantile`
 
-    low, high = special.betaincinv(
-        [right, right + 1], [count - right + 1, count - right], [each_side, 1 - each_side]
-    )
+    wrong = count - right
+    # Each end is a quantile of a beta distribution.
+    low = special.betaincinv(right, wrong + 1, each_side)
+    high = special.betaincinv(right + 1, wrong, 1 - each_side)
     return float(low), float(high)
 
 
@@ -100,7 +105,7 @@ def mean_and_variance(
     values: Sequence[float],
     clusters: Sequence[Hashable],
     scale: Bounds = PROPORTION,
-    size: float = 0.0,
+    pseudo_size: float = 0.0,
 ) -> tuple[float, float]:
     """Return the mean of clustered values and the variance of this mean.
 
@@ -112,17 +117,18 @@ def mean_and_variance(
         values: the values.
         clusters: the cluster of each value.
         scale: the ends of the scale, at which the pseudo-clusters are added.
-        size: the number of values in the pseudo-cluster at each end; 0 for no pseudo-clusters.
+        pseudo_size: the number of values in the pseudo-cluster at each end; 0 for no
+            pseudo-clusters.
     """
     low, high = scale
-    count = len(values) + 2 * size
-    mean = (math.fsum(values) + size * (low + high)) / count
+    count = len(values) + 2 * pseudo_size
+    mean = (math.fsum(values) + pseudo_size * (low + high)) / count
     deviation_by_cluster: dict[Hashable, float] = defaultdict(float)
     for value, cluster in zip(values, clusters, strict=True):
         deviation_by_cluster[cluster] += value - mean
     deviations = list(deviation_by_cluster.values())
-    if size:
-        deviations += [size * (low - mean), size * (high - mean)]
+    if pseudo_size:
+        deviations += [pseudo_size * (low - mean), pseudo_size * (high - mean)]
     cluster_count = len(deviations)
     factor = cluster_count / (cluster_count - 1)
     return mean, factor * _sum_of_squares(deviations) / count**2
@@ -528,7 +534,8 @@ def bca_of_ratio(
     # cluster -> the sum of its numerators, the sum of its denominators
     sums: dict[Hashable, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
     for numerator, denominator, label in zip(numerators, denominators, labels, strict=True):
-        sums[label] = sums[label][0] + numerator, sums[label][1] + denominator
+        numerator_sum, denominator_sum = sums[label]
+        sums[label] = (numerator_sum + numerator, denominator_sum + denominator)
     ratios = {numerator / denominator for numerator, denominator in sums.values() if denominator}
     if effective_clusters(labels) < MIN_UNITS or len(ratios) < 2:
         return NO_INTERVAL
@@ -543,7 +550,7 @@ def bca_of_ratio(
     # A resample may have no denominators, so that its ratio is not defined.
     with np.errstate(invalid="ignore", divide="ignore"):
         resampled = stats.bootstrap(
-            np.array(list(sums.values()), float).T,
+            np.array(list(sums.values()), float).T,  # a row of numerators, a row of denominators
             ratio,
             paired=True,
             vectorized=True,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import fsum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
 from eval_factory.core.enums import ATTEMPT_STATES, AttemptState
@@ -83,6 +83,7 @@ def finish_reasons(path: Path, role: str) -> dict[str, int]:
     If endpoints have different words for one reason, these are counted together. Answers without a
     finish reason are not counted.
     """
+    # `json_extract` fails on a text that is not JSON. The CASE replaces such a response by NULL.
     query = """
         SELECT reason, count(*) AS answers FROM (
             SELECT json_extract(response, '$.choices[0].finish_reason') AS reason
@@ -301,21 +302,27 @@ class _RoleUsage:
             self.latencies.append(attempt["latency_s"])
 
 
-def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], set[str]]:
-    """Return the usage of the runs in a folder, the changes of requests, and the keys of answers.
+class UsageOfFolder(NamedTuple):
+    """The usage of the runs in a folder, and the answers that its last run used."""
 
-    Only the keys show which answers this run used: other answers in cache.db may be from another
+    usage: Usage  # with all known costs
+    # the changes that the endpoint required in the requests for `used_keys`
+    changes: list[str]
+    used_keys: set[str]
+    """The keys of the answers that this run received or took from the cache.
+
+    Only these keys show which answers this run used: other answers in cache.db may be from another
     endpoint. The keys include those of answers that were archived since the run.
+    """
+
+
+def usage_of(plan: Plan, run_id: str, wall_s: float) -> UsageOfFolder:
+    """Return the usage of the runs in a folder, and the answers that one run used.
 
     Args:
         plan: the plan of the run.
         run_id: the id of the helm-run that made the result.
         wall_s: the duration of this helm-run, in seconds.
-
-    Returns:
-        The usage, with all known costs; the changes that the endpoint required; and the keys of the
-        answers that this run received or took from the cache. Only the changes of requests for
-        these answers are returned.
     """
     usages: dict[tuple[str, str], _RoleUsage] = defaultdict(_RoleUsage)  # by run and role
     used_keys: set[str] = set()
@@ -340,7 +347,7 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], 
         cost_unknown=_why_cost_is_unknown(plan, usages),
     )
     changes = set(chain.from_iterable(changes_by_key[key] for key in used_keys))
-    return total, sorted(changes), used_keys
+    return UsageOfFolder(total, sorted(changes), used_keys)
 
 
 def _add_costs(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage]) -> None:

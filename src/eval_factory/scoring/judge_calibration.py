@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain, combinations, permutations, product
+from itertools import combinations, permutations, product
 from typing import Any
 
 import numpy as np
@@ -155,20 +155,25 @@ def calibration_of(
             weights, and the bias is a share of the scale.
     """
     is_scale = len(marks) > 2
+    physicians: set[str] = set()
+    for item in items:
+        physicians.update(item.physicians)
+    with_category = [(item.category, item) for item in items]
     calibration = Calibration(
         total=part_of(items, marks, fewest=1),
         conversations=len(set(map(_conversation_of, items))),
-        physicians=len(set(chain.from_iterable(item.physicians for item in items))),
+        physicians=len(physicians),
         gap=_gap(items, marks),
-        categories=pooled(_parts_by(((item.category, item) for item in items), marks)),
+        categories=pooled(_parts_by(with_category, marks)),
     )
     if is_scale:
         return replace(calibration, marks=tuple(marks))
+    with_language = [(item.language, item) for item in items]
     return replace(
         calibration,
         always=_only_decision(items),
         lengths={name: part_of(third) for name, third in _thirds(items).items()},
-        languages=pooled(_parts_by((item.language, item) for item in items)),
+        languages=pooled(_parts_by(with_language)),
         majority=_agreement_with_majority(items),
         by_physician=_agreement_with_each_physician(items),
         pairs=_labelled_pairs(items),
@@ -427,12 +432,12 @@ def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
         by_judge = agreement(tables[..., :kinds])
         by_physicians = agreement(tables[..., kinds:])
         gaps: NDArray[Any] = by_judge - by_physicians
-        return gaps[..., [figure]]
+        return gaps[..., [figure]]  # The list keeps the axis of figures, with one figure.
 
     (gap,) = by_jackknife(
         # In each row, the judge's table comes first, then the physicians' table.
         np.hstack([judge_tables, physician_tables]),
-        judge_sizes + physician_sizes,
+        [*judge_sizes, *physician_sizes],
         pairs,
         gap_in,
         lowest=(-1.0,),
@@ -516,7 +521,8 @@ def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
 def rating_agreement(tables: NDArray[Any], marks: Sequence[float]) -> NDArray[Any]:
     """Return the figures of many tables of marks on a scale at once.
 
-    The figures equal those of `agreement.weighted_kappa` and `agreement.gwet_ac1`.
+    The figures equal those of `agreement.weighted_kappa` and `agreement.gwet_ac1`, which name the
+    sources of the formulas.
 
     Args:
         tables: counts of shape (..., number of marks squared), in the order of `tables_of`.
@@ -531,10 +537,13 @@ def rating_agreement(tables: NDArray[Any], marks: Sequence[float]) -> NDArray[An
         shares = square / square.sum(axis=(-1, -2), keepdims=True)
         first_shares = shares.sum(axis=-1)
         second_shares = shares.sum(axis=-2)
-        weights = np.subtract.outer(marks[::-1], marks[::-1]) ** 2
-        kappa = 1 - (shares * weights).sum(axis=(-1, -2)) / np.einsum(
-            "...i,ij,...j->...", first_shares, weights, second_shares
-        )
+        highest_first = marks[::-1]  # the order of the tables
+        # the weight of a pair: the squared difference of its two marks
+        weights = np.subtract.outer(highest_first, highest_first) ** 2
+        disagreement = (shares * weights).sum(axis=(-1, -2))
+        # the disagreement if the two marks of a pair were independent
+        chance = np.einsum("...i,ij,...j->...", first_shares, weights, second_shares)
+        kappa = 1 - disagreement / chance
         mean_shares = (first_shares + second_shares) / 2
         # the share of equal marks that Gwet expects by chance
         gwets_chance = (mean_shares * (1 - mean_shares)).sum(axis=-1) / (count - 1)
@@ -572,9 +581,11 @@ def by_jackknife(
     effective_conversations = intervals.effective_clusters(_conversations_of(pairs))
     if effective_conversations < intervals.MIN_UNITS:
         return list(map(Figure, values))
+    # a row for each conversation, and one for each pseudo-cluster, which has only one kind of pair
     rows = np.vstack([tables, np.diag(pseudo_sizes)])
     centers = figures_of(rows.sum(axis=0))
     without_row = figures_of(rows.sum(axis=0) - rows)  # one row of figures without each row
+    # the jackknife's variance for n rows: (n - 1) times the variance of the n figures
     stderrs = np.sqrt((len(rows) - 1) * without_row.var(axis=0))
     half_widths = intervals.t_quantile(effective_conversations - 1) * stderrs
     lows = (centers - half_widths).tolist()
@@ -617,6 +628,7 @@ def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tu
     value = np.array(values)
     variance = np.array(errors) ** 2
     # One row for each standard deviation of the grid; in the arrays below, one column per group.
+    # The grid ends at ten times the observed spread, where the posterior is almost 0.
     largest_deviation = 10 * max(float(np.std(values)), *errors)
     grid = np.linspace(0.0, largest_deviation, 2_001)[:, None]
     variance_between = grid**2
@@ -649,8 +661,7 @@ def pooled(parts: Mapping[str, AgreementPart]) -> dict[str, AgreementPart]:
     for rater, figure_name in product(("judge", "physicians"), figure_names):
         with_interval = {}
         for name, part in parts.items():
-            # If the part has no figures of the rater (None), the default is an undefined figure.
-            figure: Figure = getattr(getattr(part, rater), figure_name, Figure(None))
+            figure = _figure_of(part, rater, figure_name)
             if figure.ci_low is None or figure.ci_high is None:
                 continue
             if figure.ci_high > figure.ci_low:  # pooling needs a standard error above 0
@@ -664,6 +675,21 @@ def pooled(parts: Mapping[str, AgreementPart]) -> dict[str, AgreementPart]:
             figures = replace(getattr(part, rater), **changed_figure)
             pooled_parts[name] = replace(part, **{rater: figures})
     return pooled_parts
+
+
+def _figure_of(part: AgreementPart, rater: str, figure_name: str) -> Figure:
+    """Return a figure of a part; an undefined figure if the part has no figures of the rater.
+
+    Args:
+        part: the part.
+        rater: `judge` or `physicians`, a field of the part.
+        figure_name: the name of a field of `Figures`.
+    """
+    figures = getattr(part, rater)
+    if figures is None:
+        return Figure(None)
+    figure: Figure = getattr(figures, figure_name)
+    return figure
 
 
 def _pooled_figures(figures: Mapping[str, Figure], lowest: float) -> Iterator[tuple[str, Figure]]:
@@ -744,11 +770,16 @@ def best_juries(
     pairs, _ = pairs_of(items)  # only their conversations are used, not the decisions in `items`
     _, pseudo_sizes = tables_of(pairs)
     for size in range(1, min(len(names), MAX_SIZE) + 1, 2):
-        juries = list(combinations(range(len(names)), size))
-        tables = np.array([_tables_by(items, _majority(rows[list(jury)])) for jury in juries])
-        best = int(np.argmax(_f1(tables.sum(axis=1))))
+        juries = list(combinations(range(len(names)), size))  # each with the numbers of its judges
+        tables_of_juries = []
+        for jury in juries:
+            decisions_of_jury = _majority(rows[list(jury)])
+            tables_of_juries.append(_tables_by(items, decisions_of_jury))
+        tables = np.array(tables_of_juries)  # of shape (juries, conversations, kinds)
+        best = int(np.argmax(_f1(tables.sum(axis=1))))  # the index of the best jury
         f1_on_labels = float(_f1(tables[best].sum(axis=0)))
         unseen = _tables_on_unseen(tables, folds)
+        # macro F1 is the first of the three figures of `agreement_of`
         f1_on_unseen, *_ = by_jackknife(
             unseen, pseudo_sizes, pairs, agreement_of, lowest=_LOWEST_OF_AGREEMENT
         )
@@ -785,6 +816,7 @@ def _tables_on_unseen(tables: NDArray[Any], folds: NDArray[Any]) -> NDArray[Any]
     unseen: NDArray[Any] = np.zeros_like(tables[0])
     for fold in range(FOLDS):
         is_in_fold = folds == fold
+        # the index of the jury that is best on the other folds
         best = int(np.argmax(_f1(tables[:, ~is_in_fold].sum(axis=1))))
         unseen[is_in_fold] = tables[best, is_in_fold]
     return unseen

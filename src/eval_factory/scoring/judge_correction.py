@@ -77,8 +77,8 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class JudgedCases:
-    """The cases of a run; the sequences have one element for each case.
+class CasePoints:
+    """The points of a run's cases; the sequences have one element for each case.
 
     Points are shares of the case's positive points.
     """
@@ -103,7 +103,7 @@ class JudgeCorrectedScore:
     youden_stderr: float | None = None
 
     def of_case(self, points_given: float, points_possible: float) -> float:
-        """Return the corrected score of one case, whose points are as in `JudgedCases`.
+        """Return the corrected score of one case, whose points are as in `CasePoints`.
 
         The mean over all cases is `value`, unless `value` was clipped to the possible range.
         """
@@ -139,7 +139,8 @@ def weights_of(
     weights = dict.fromkeys(pairs_in, 1 - matched_share)
     for name in matched:
         share_of_run = points_in[name] / total_points
-        weights[name] += share_of_run / (pairs_in[name] / total_pairs)
+        share_of_labels = pairs_in[name] / total_pairs
+        weights[name] += share_of_run / share_of_labels
     return weights, matched_share
 
 
@@ -151,7 +152,7 @@ class NotCorrected:
 
 
 def corrected_score(
-    cases: JudgedCases,
+    cases: CasePoints,
     labels: Labels,
     weights: Mapping[str | None, float],
     votes: Sequence[tuple[float, Hashable]],
@@ -198,23 +199,22 @@ def share_met_differs(
         votes_among_labels += [(0.0, pair.conversation)] * (met_by_physician + met_by_none)
     shares = []
     variance = 0.0  # of the difference: the sum of the variances of the two shares
-    degrees = []
+    degrees = []  # the degrees of freedom of each share
     for decisions in (votes, votes_among_labels):
         values = [value for value, _ in decisions]
         clusters = [cluster for _, cluster in decisions]
         if len(values) < 2 or intervals.effective_clusters(clusters) < intervals.MIN_CLUSTERS:
             return True
         size = intervals.pseudo_size_of_mean(clusters)
-        variance += intervals.mean_and_variance(values, clusters, PROPORTION, size)[1]
+        _, variance_of_share = intervals.mean_and_variance(values, clusters, PROPORTION, size)
+        variance += variance_of_share
         shares.append(statistics.fmean(values))
         degrees.append(intervals.effective_clusters(clusters) - 1)
     half_width = intervals.t_quantile(min(degrees)) * math.sqrt(variance)
     return abs(shares[0] - shares[1]) > half_width
 
 
-def _corrected_by_truth(
-    cases: JudgedCases, rates: JudgeRates
-) -> JudgeCorrectedScore | NotCorrected:
+def _corrected_by_truth(cases: CasePoints, rates: JudgeRates) -> JudgeCorrectedScore | NotCorrected:
     """Return the score corrected by the judge's rates against the truth, or the reason for none.
 
     The interval is from a bootstrap of the run and the labels.
@@ -225,14 +225,15 @@ def _corrected_by_truth(
     units = min(rates.effective_conversations, intervals.effective_clusters(cases.clusters))
     if units < intervals.MIN_CLUSTERS:
         return NotCorrected(FEW_SOURCES)
+    resampled_sensitivities, resampled_specificities = rates.resampled.T
     # Youden's index: sensitivity + specificity - 1
     youden = rates.sensitivity + rates.specificity - 1
-    resampled_youdens = rates.resampled.sum(axis=1) - 1
+    resampled_youdens = resampled_sensitivities + resampled_specificities - 1
     lowest_youden, _ = expanded_ends(resampled_youdens, rates.effective_conversations)
     if youden <= MIN_YOUDEN or lowest_youden <= MIN_YOUDEN:
         return NotCorrected(SAYS_LITTLE)
     given, possible = _resampled_means(cases, len(resampled_youdens))
-    given_by_mistake = (1 - rates.resampled[:, 1]) * possible
+    given_by_mistake = (1 - resampled_specificities) * possible
     # In a few resamples, the index may be near 0 or negative. Without the limit, the quotient could
     # then be extremely large, or have the wrong sign.
     scores = (given - given_by_mistake) / np.maximum(resampled_youdens, MIN_YOUDEN)
@@ -257,7 +258,7 @@ def _corrected_by_truth(
     )
 
 
-def _resampled_means(cases: JudgedCases, resamples: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _resampled_means(cases: CasePoints, resamples: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the means of the given and of the possible points, each of shape (resamples,).
 
     Sources are resampled with replacement. Each resample also gets a pseudo-source of random weight
@@ -288,7 +289,7 @@ def _resampled_means(cases: JudgedCases, resamples: int) -> tuple[NDArray[Any], 
 
 
 def corrected_by_labels(
-    cases: JudgedCases, pairs: Sequence[LabelledPairs], weights: Mapping[str | None, float]
+    cases: CasePoints, pairs: Sequence[LabelledPairs], weights: Mapping[str | None, float]
 ) -> JudgeCorrectedScore | NotCorrected:
     """Return the score corrected by the judge's rates against the labels, or the reason for none.
 
@@ -308,6 +309,7 @@ def corrected_by_labels(
     if intervals.effective_clusters(cases.clusters) < intervals.MIN_CLUSTERS:
         return NotCorrected(FEW_SOURCES)
     sizes = tables.sum(axis=1)  # the weighted number of pairs in each conversation
+    # as in `intervals.effective_clusters`
     effective_conversations = float(sizes.sum() ** 2 / (sizes**2).sum())
     if effective_conversations < intervals.MIN_UNITS:
         return NotCorrected(FEW_LABELS)
@@ -318,6 +320,7 @@ def corrected_by_labels(
     rows = np.vstack([tables, pseudo_size * np.eye(4)])
     rates_without_row = _rates(rows.sum(axis=0) - rows)
     deviations = rates_without_row - rates_without_row.mean(axis=0)
+    # the variances and the covariance of sensitivity and specificity, of shape (2, 2)
     covariances = (len(rows) - 1) / len(rows) * deviations.T @ deviations
     # The interval uses the rates with the pseudo-clusters; the score uses those without.
     interval = _interval(cases, _rates(rows.sum(axis=0)), covariances, effective_conversations)
@@ -385,7 +388,7 @@ def _rogan_gladen(
 
 
 def _interval(
-    cases: JudgedCases,
+    cases: CasePoints,
     rates: NDArray[Any],
     covariances: NDArray[Any],
     effective_conversations: float,
@@ -394,7 +397,11 @@ def _interval(
 
     The interval consists of every score S with D^2 <= t^2 var(D), where
     D = A - sensitivity S - (1 - specificity) (B - S). The ends of the interval are the roots of a
-    quadratic. A and B are the means in the module's docstring.
+    quadratic. A and B are the means in the module's docstring. D changes by -S with sensitivity,
+    and by B - S with specificity. So the variance is
+
+        var(D) = var(cases) + S^2 var(sensitivity) + (B - S)^2 var(specificity)
+                 - 2 S (B - S) cov(sensitivity, specificity)
     """
     sensitivity, specificity = map(float, rates)
     mean_possible = statistics.fmean(cases.points_possible)
@@ -405,15 +412,17 @@ def _interval(
     for given, possible in zip(cases.points_given, cases.points_possible, strict=True):
         differences.append(given - (1 - specificity) * possible)
     given_by_mistake = (1 - specificity) * mean_possible
+    # the scale of the differences, with the lowest and the highest possible score of a case
     lowest = min(cases.lowest - given_by_mistake, *differences)
     highest = max(1.0 - given_by_mistake, *differences)
     _, case_variance = intervals.mean_and_variance(
         differences,
         cases.clusters,
         scale=(lowest, highest),
-        size=intervals.pseudo_size_of_mean(cases.clusters),
+        pseudo_size=intervals.pseudo_size_of_mean(cases.clusters),
     )
     mean = statistics.fmean(differences)
+    # the effective number of conversations with labels, or of the run's sources if it is smaller
     units = min(effective_conversations, intervals.effective_clusters(cases.clusters))
     t = intervals.t_quantile(units - 1)
     (sensitivity_variance, covariance), (_, specificity_variance) = covariances.tolist()

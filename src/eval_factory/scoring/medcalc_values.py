@@ -16,22 +16,26 @@ from eval_factory.reading import stated_value
 DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")  # the formats of dates that are read: US dates, ISO 8601
 
 _DIGITS = (
-    r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)"
-    r"(?![.,]?\d|[/-]\d+[/-])"
+    r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?"  # "3,000", "3,000.5"
+    r"|[1-9]\d{0,2}(?:\.\d{3})+,\d+"  # "3.000,5"
+    r"|\d+(?:[.,]\d+)?)"  # "12", "1.5", "12,34"
+    r"(?![.,]?\d|[/-]\d+[/-])"  # neither "1.2" in "1.2.3", nor "12" in "12/03/2024"
 )
 """The digits of a number, with or without thousands separators. A comma is a decimal comma only if
 it cannot be a thousands separator: 1,234 is 1234, and 12,34 is 12.34.
 """
-# a number that is not part of a date, a unit or a name (m^2, CURB-65)
+# a number such as "-1.5", which is not part of a date, a unit or a name (m^2, 10^{3}, CURB-65)
 _NUMBER = re.compile(rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}")
 # words and signs between two alternatives or the ends of a range
 _OR = r"(?:or|to|oder|bis|o|u|a|ou|à|versus|vs\.?)"
-# up to two words that may be units
+# up to two words that may be units: " mg/dL", "%", " mL/min/1.73 m2"
 _UNIT = r"(?: ?[%°a-zµμ][^\s\d,;:()='\"]{0,20}(?:\d[^\s,;:()='\"]{0,8})?){0,2}"
-# two numbers that are alternatives or a range, such as "3 or 4" and "between 3 and 4"
+# two numbers that are alternatives or a range
 _ALTERNATIVES = re.compile(
-    rf"(?<![\w^./,-])[+-]?{_DIGITS}{_UNIT}"
-    rf"(?: {_OR} |(?<=\d)-(?=\d)| ?[–—~] ?| - )[+-]?{_DIGITS}"  # noqa: RUF001
+    rf"(?<![\w^./,-])[+-]?{_DIGITS}{_UNIT}"  # "3" or "3 mg" of the next examples
+    rf"(?: {_OR} "  # "3 mg or 4"
+    rf"|(?<=\d)-(?=\d)| ?[–—~] ?| - )[+-]?{_DIGITS}"  # noqa: RUF001 - "3-4", "3 mg ~ 4", "3 - 4"
+    # "between 3 mg and 4"
     rf"|(?<![^\W_])(?:between|zwischen|entre) {_DIGITS}{_UNIT} (?:and|und|y|e|et) {_DIGITS}",
     re.IGNORECASE,
 )
@@ -42,22 +46,28 @@ _OPENING_NUMBER = re.compile(
     r"(?:$|[.,;:(\n]|(?:because|since|as|which|with|for)\b)",
     re.IGNORECASE,
 )
-# the second step of a numbered list; the number at the start of the text is then not a value
+# the second step of a numbered list, such as "2. The albumin is 3"; the number at the start of the
+# text is then the number of the first step, and not a value
 _SECOND_STEP = re.compile(r"^\W{0,10}2[.)]\s", re.MULTILINE)
-_OUT_OF = re.compile(r"(?<!\d)(\d+) out of")
+_OUT_OF = re.compile(r"(?<!\d)(\d+) out of")  # "3 out of 5"
 # a list of whole numbers, such as "2, 4, 5"
 _NUMBER_LIST = re.compile(r"(?<!\d)-?\d+(?: ?, ?-?\d+)+")
+# "12/31/2024", "2024-12-31"
 _DATE = re.compile(r"(?<!\d)(?:\d{1,2}/\d{1,2}/\d{4}|\d{4}-\d{2}-\d{2})(?!\d)")
+# a date at the start of a text, such as "12/31/2024, because"
 _OPENING_DATE = re.compile(rf"\W{{0,10}}({_DATE.pattern})\s*(?:$|[.,;:(\n])")
+# "12/31/2024 or 01/01/2025"
 _ALTERNATIVE_DATES = re.compile(rf"{_DATE.pattern} (?:or|oder|o|ou) {_DATE.pattern}", re.IGNORECASE)
 # the start of an alternative after a duration, such as "or 5"
 _NEXT_DURATION = re.compile(rf"[\W_]{{0,3}}{_OR} \W?\d", re.IGNORECASE)
 # a whole number with a decimal comma and a zero, such as "3,0"
 _DECIMAL_ZERO = re.compile(r"(?<![\d,])(\d{1,3}),0(?![\d,])")
-# a duration, such as "4 weeks, 3 days", "4w 3d" or "(4, 3)"
+# a duration, such as "4 weeks and 3 days", "4w 3d", "('4 weeks', '3 days')" or "(4, 3)"
 _WEEKS_AND_DAYS = re.compile(
-    r"(?<![\d.])(\d{1,3})(?:\s*(?:weeks?|w)\b['\"]?,?(?:\s+and)?|['\"]?,)"
-    r"\s*['\"]?(\d{1,3})(?:\s*(?:days?|d)\b|\s*['\"]?[)\]]|\s*$)",
+    r"(?<![\d.])(\d{1,3})"  # the number of weeks
+    r"(?:\s*(?:weeks?|w)\b['\"]?,?(?:\s+and)?|['\"]?,)"  # " weeks and", "w", " weeks',", ","
+    r"\s*['\"]?(\d{1,3})"  # the number of days
+    r"(?:\s*(?:days?|d)\b|\s*['\"]?[)\]]|\s*$)",  # " days", "d", ")", the end of the text
     re.IGNORECASE,
 )
 # a "w" between digits, as in "4w3d"
@@ -77,13 +87,13 @@ def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float
         category: the category of the instance in HELM's extra data.
         gold: the text of the right answer.
     """
-    if re.match(r"\('\d+ weeks', '\d+ days'\)", gold):
+    if re.match(r"\('\d+ weeks', '\d+ days'\)", gold):  # the form of a right duration
         return days_in
     if category == "date":
         return date_in
     if category not in ("risk", "severity", "diagnosis"):
         return number_in
-    # Wells' criteria give half points, such as 1.5 or 2.5.
+    # The calculators of these categories add up points. Only Wells' criteria have half points.
     may_be_half = "criteria for pulmonary embolism" in prompt.rpartition("Question: ")[2].lower()
     if may_be_half:
         return number_in
@@ -120,12 +130,20 @@ def number_in(text: str) -> float | None:
 def _float(digits: str) -> float:
     """Convert the digits that `_DIGITS` matches to a float."""
     before, comma, after = digits.rpartition(",")
-    # A comma before three digits separates thousands, except in 1.234,567 and 0,123.
-    cannot_be_thousands = "." in before or len(after) != 3 or before.lstrip("+-") == "0"
-    is_decimal_comma = comma and "." not in after and cannot_be_thousands
-    if is_decimal_comma:
+    if comma and _is_decimal_comma(before, after):
         return float(f"{before.replace('.', '')}.{after}")
     return float(digits.replace(",", ""))
+
+
+def _is_decimal_comma(before: str, after: str) -> bool:
+    """Return True if the last comma of a number, between these two parts, is a decimal comma."""
+    if "." in after:  # 1,234.5: the point is the decimal sign
+        return False
+    if "." in before:  # 1.234,567: the points separate thousands
+        return True
+    if len(after) != 3:  # 12,34: a thousands separator has three digits after it
+        return True
+    return before.lstrip("+-") == "0"  # 0,123: a number with thousands does not begin with 0
 
 
 def whole_number_in(text: str) -> float | None:
@@ -138,7 +156,7 @@ def whole_number_in(text: str) -> float | None:
     text = _DECIMAL_ZERO.sub(r"\1", stated_value(text))
     out_of = _OUT_OF.search(text)
     listed = _NUMBER_LIST.search(text)
-    begins_with_list = listed and _NUMBER_LIST.match(text.lstrip("(["))
+    begins_with_list = listed and _NUMBER_LIST.match(text.lstrip("(["))  # "(2, 4, 5)"
     begins_with_number = _OPENING_NUMBER.match(text) is not None and not begins_with_list
     if out_of is not None and not begins_with_number:
         return float(out_of[1])
@@ -184,6 +202,8 @@ def days_in(text: str) -> float | None:
     """
     text = _RUN_TOGETHER.sub("w ", stated_value(text))
     match = _WEEKS_AND_DAYS.search(text)
-    if match is None or _NEXT_DURATION.match(text, match.end()):
+    if match is None:
+        return None
+    if _NEXT_DURATION.match(text, match.end()):  # "4 weeks, 3 days or 5 weeks"
         return None
     return float(7 * int(match[1]) + int(match[2]))

@@ -17,8 +17,8 @@ from eval_factory.core.results import CorrectedPart, JudgeCorrection
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.judge_correction import (
+    CasePoints,
     JudgeCorrectedScore,
-    JudgedCases,
     Labels,
     NotCorrected,
     corrected_score,
@@ -91,9 +91,9 @@ class RubricCorrection(Part):
         points_given, points_possible = zip(*cases.values(), strict=True)
         clusters = [_source_of(key, draft) for key in cases]
         lowest = statistics.fmean(self.rubric.cases[key].lowest() for key in cases)
-        judged_cases = JudgedCases(points_given, points_possible, clusters, lowest)
+        points_of_cases = CasePoints(points_given, points_possible, clusters, lowest)
         labels = Labels(self.passport.pairs, self.passport.items)
-        corrected = corrected_score(judged_cases, labels, weights, self._votes(draft))
+        corrected = corrected_score(points_of_cases, labels, weights, self._votes(draft))
         if isinstance(corrected, NotCorrected):
             self.why_absent = corrected.reason
             return None
@@ -116,7 +116,7 @@ class RubricCorrection(Part):
     def _cases(
         self, metric: MetricValues, *, failed_as_zero: bool
     ) -> dict[InstanceKey, tuple[float, float]]:
-        """Return for each case the given and the possible points, as in `JudgedCases`.
+        """Return for each case the given and the possible points, as in `CasePoints`.
 
         A case without an answer counts as 0 if `failed_as_zero`. Other cases that the judge did not
         score are left out.
@@ -293,7 +293,7 @@ class RubricCorrection(Part):
             decisions, clusters = zip(*votes, strict=True)
             items = [item for item in self.passport.items if item.category == name]
             # Each decision is a case with a single criterion of one point.
-            cases = JudgedCases(
+            cases = CasePoints(
                 points_given=decisions,
                 points_possible=[1.0] * len(decisions),
                 clusters=clusters,

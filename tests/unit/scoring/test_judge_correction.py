@@ -15,8 +15,8 @@ from scipy import stats
 
 from eval_factory.scoring import judge_correction, latent_class
 from eval_factory.scoring.judge_correction import (
+    CasePoints,
     JudgeCorrectedScore,
-    JudgedCases,
     Labels,
     NotCorrected,
     corrected_by_labels,
@@ -35,8 +35,8 @@ EIGHT_OF_TEN = (8, 1, 2, 9)
 
 def judged(
     given: Sequence[float], possible: Any = None, clusters: Any = None, lowest: float = 0.0
-) -> JudgedCases:
-    return JudgedCases(given, possible or [1.0] * len(given), clusters or range(len(given)), lowest)
+) -> CasePoints:
+    return CasePoints(given, possible or [1.0] * len(given), clusters or range(len(given)), lowest)
 
 
 def fixed(found: JudgeCorrectedScore | NotCorrected) -> JudgeCorrectedScore:
@@ -68,7 +68,7 @@ def test_points_below_0_lessen_what_the_judge_gives_for_nothing() -> None:
     assert statistics.fmean(found.of_case(*case) for case in both) == near(found.value)
 
 
-def by_grid(cases: JudgedCases, tables: Sequence[Sequence[float]]) -> tuple[float, float]:
+def by_grid(cases: CasePoints, tables: Sequence[Sequence[float]]) -> tuple[float, float]:
     """The least and the greatest score that a t test does not reject, without a formula for its roots."""
     sizes = [sum(table) for table in tables]
     units = sum(sizes) ** 2 / sum(size**2 for size in sizes)
@@ -151,7 +151,7 @@ SOURCES = "too few sources"
 OTHERWISE = "makes other mistakes"
 ONE_SOURCE = judged([0.4, 0.6] * 30, clusters=["a"] * 60)
 NEARLY_TWO = judged([0.4, 0.6] * 30, clusters=["a"] * 33 + ["b"] * 27)
-NOT_KNOWN: dict[str, tuple[JudgedCases, list[LabelledPairs], str]] = {
+NOT_KNOWN: dict[str, tuple[CasePoints, list[LabelledPairs], str]] = {
     "no labels": (USUAL, [], LABELS),
     "empty labels": (USUAL, labelled(*[(0, 0, 0, 0)] * 30), LABELS),
     "four conversations": (USUAL, labelled(*[EIGHT_OF_TEN] * 4), LABELS),
@@ -372,7 +372,7 @@ def double_labelled(count: int, right: int, wrong: int) -> list[LabelledItems]:
     return found
 
 
-def by_truth(cases: JudgedCases, items: list[LabelledItems]) -> JudgeCorrectedScore | NotCorrected:
+def by_truth(cases: CasePoints, items: list[LabelledItems]) -> JudgeCorrectedScore | NotCorrected:
     return corrected_score(cases, Labels([], items), {}, [])
 
 
