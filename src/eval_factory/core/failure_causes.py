@@ -23,8 +23,8 @@ VARIES = "..."  # replaces a part that differs between the errors of one cause
 _STATUS = re.compile(r"HTTP (\d{3})")
 _STATUS_IN_ERROR = re.compile(r"\b(?:HTTP|answers) (\d{3})\b")
 _PART = re.compile(
-    r"'[^'\s]{1,80}'|\"[^\"\s]{1,80}\"|`[^`\s]{1,80}`"  # a quoted name
-    # a number, or an id: a word with a digit in it
+    r"'[^'\s]{1,80}'|\"[^\"\s]{1,80}\"|`[^`\s]{1,80}`"  # a quoted name: 'llama'
+    # a number, or an id (a word with a digit in it): "1,024", "12:30", "req_8f3"
     r"|[A-Za-z0-9_\-]*\d[A-Za-z0-9_\-]*(?:[.,:]\d+)*"
 )
 

@@ -164,7 +164,7 @@ def plain(text: str) -> str:
     """
     start = text[: READ_FACTOR * MAX_FOREIGN_TEXT]
     if "<" in start and ">" in start:
-        # The limit bounds the time for a text with many `<`.
+        # A tag, such as `<h1>`. The limit bounds the time for a text with many `<`.
         start = re.sub(r"<[^<>]{0,2000}>", " ", start)
     return re.sub(r"\\[nrt]", " ", start)
 

@@ -13,6 +13,7 @@ six digits before they are shown.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -37,7 +38,8 @@ def round_half_up(value: float, exponent: int) -> float:
         exponent: -2 for hundredths, 0 for whole numbers.
     """
     number = Decimal(repr(float(value)))
-    # A double has no more than 16 or 17 significant digits: there is nothing to round.
+    # A double has no more than 16 or 17 significant digits. If the first digit of the number is so
+    # far above `exponent`, there is nothing to round.
     if not number.is_finite() or number.adjusted() - exponent > 15:
         return value
     # `+ 0.0` makes 0.0 of -0.0
@@ -70,8 +72,7 @@ def significant(value: float | None, digits: int, *, sign: str = "", missing: st
     if value is None:
         return missing
     exponent = 0  # the power of ten of the first digit
-    is_finite = value - value == 0  # the difference is NaN for NaN and infinity
-    if value != 0 and is_finite:
+    if value != 0 and math.isfinite(value):
         exponent = Decimal(repr(float(value))).adjusted()
     return f"{round_half_up(value, exponent - digits + 1):{sign}.{digits}g}"
 

@@ -33,7 +33,7 @@ _STR = f"{_TAG}str"
 _MERGE = f"{_TAG}merge"
 _NUMBERS = (_INT, f"{_TAG}float")
 _ALLOWED_TAGS = frozenset(
-    {_STR, *_NUMBERS, *(_TAG + name for name in ("map", "seq", "bool", "null", "merge"))}
+    {_STR, *_NUMBERS, _MERGE, f"{_TAG}map", f"{_TAG}seq", f"{_TAG}bool", f"{_TAG}null"}
 )
 
 
@@ -74,7 +74,7 @@ class _CheckedLoader(yaml.SafeLoader):
 
     def construct_document(self, node: yaml.Node) -> Any:
         """Return the document. Raises YamlError if it has too many values or levels."""
-        nodes, levels = _measured(node, {}, set())
+        nodes, levels = _measured(node, known={}, above=set())
         if levels > MAX_LEVELS:
             raise YamlError(f"is nested too deeply: {levels} levels, {MAX_LEVELS} at most")
         if nodes > MAX_NODES:
@@ -153,7 +153,8 @@ def parse(text: str) -> Any:
         OverflowError,
     ):  # raised by PyYAML, for example for `!!int x`
         raise YamlError("holds a value that is not what its tag says") from None
-    for path in not_finite(document):  # report the first such number only
+    path = next(not_finite(document), None)
+    if path is not None:
         raise YamlError(f"{path}: must be a finite number")
     return document
 

@@ -125,8 +125,9 @@ class Comparability:
     If the settings are equal, the score can be compared with the leaderboard's scores.
     """
 
-    medhelm_settings: bool | None  # None: the leaderboard has no result to compare with
-    reason: str | None = None
+    # True if the settings are equal; None if the leaderboard has no result to compare with
+    medhelm_settings: bool | None
+    reason: str | None = None  # the reason for None
     deviations: tuple[Deviation, ...] = ()
     # remarks on settings that look different but are equal, or the reverse
     remarks: tuple[str, ...] = ()
@@ -238,8 +239,8 @@ class JudgeCorrection:
 class RubricReport:
     """The judges' decisions about a rubric's criteria, over all answers."""
 
-    criteria: RubricVotes
-    judges: Mapping[str, RubricVotes]
+    criteria: RubricVotes  # by the majority of the judges
+    judges: Mapping[str, RubricVotes]  # by each judge
     agreement: Mapping[str, PairAgreement]  # `JUDGE/JUDGE` -> the agreement of the two judges
     krippendorff_alpha: float | None = None
     # among the criteria that several judges decided: the share with equal decisions
@@ -723,9 +724,9 @@ class Provenance:
     eval_factory: str
     helm: str | None
     python: str
-    packages: Mapping[str, str]
-    dataset_files: Mapping[str, str]
-    prompts_sha256: str
+    packages: Mapping[str, str]  # package -> version
+    dataset_files: Mapping[str, str]  # name of a file with data -> SHA-256
+    prompts_sha256: str  # the hash of all prompts
     run_identity: str
     errata_version: int
     git_hash: str | None  # the commit of eval-factory's own repository, if it runs from one
@@ -733,7 +734,7 @@ class Provenance:
     # the data bundle: the hash of its manifest, and the revision and hash of each data set of the
     # Hub
     data_bundle: Mapping[str, Any] | None = None
-    # the sandbox, if answers were executed
+    # `confined_by`: the sandboxes that executed the code in answers, if answers were executed
     code_execution: Mapping[str, Any] | None = None
     patches: tuple[str, ...] | None = None  # the applied patches of HELM; None: not recorded
     # `model` and each judge -> the facts about its endpoint
@@ -743,6 +744,7 @@ class Provenance:
     known.
     """
     platform: Mapping[str, str] = field(default_factory=dict)
+    """Facts about the machine: `system`, `distribution`, `libc`, `machine`, `implementation`."""
     # the hash of framework.yml, which holds the tasks and all default values
     framework_sha256: str | None = None
     # the hash of packages.txt in the output folder: every installed package with its version
@@ -802,10 +804,11 @@ class InstanceRecord:
     trial: int
     perturbation: str | None
     prompt: str
-    references: tuple[Mapping[str, Any], ...]
+    references: tuple[Mapping[str, Any], ...]  # `text` and `tags` of each reference
+    # field of HELM's extra data -> its value: a short text, a number, or true or false
     categories: Mapping[str, Any]
     completion: str | None
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float]  # name of a metric, without the split -> value
     finish_reason: str | None
     prompt_tokens: int | None
     completion_tokens: int | None

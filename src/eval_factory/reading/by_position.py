@@ -13,9 +13,9 @@ from eval_factory.reading.phrases import UNSPACED, WORD_END, any_of, compiled
 from eval_factory.reading.statement import Statement, Strength, statement_of
 
 # What may stand before an answer that opens the text: "Question 2: Probably option B"
-_LEAD_IN = rf"(?:{any_of('lead_in')}{WORD_END}\W{{1,3}})?"
-_NUMBER = r"(?:(?:q(?:uestion)? ?)?\d+[a-z]?\W+)?(?:ie +)?"
-_OPTION = rf"(?P<option>(?:the )?{any_of('option')}\W{{1,3}})?"
+_NUMBER = r"(?:(?:q(?:uestion)? ?)?\d+[a-z]?\W+)?(?:ie +)?"  # "question 2: ", "q2. ", "2a) "
+_LEAD_IN = rf"(?:{any_of('lead_in')}{WORD_END}\W{{1,3}})?"  # "probably "
+_OPTION = rf"(?P<option>(?:the )?{any_of('option')}\W{{1,3}})?"  # "option "
 _OPENS = compiled(rf"\W{{0,20}}{_NUMBER}{_LEAD_IN}{_OPTION}\W{{0,3}}")
 _PREAMBLE = compiled(rf"\W{{0,5}}{any_of('preamble')}")  # "Sure, here is my answer."
 _ANNOUNCES_LIST = compiled(r"(?<!\w)(?:options|choices)\W*$")  # "Step 2: evaluate the options\nA."
@@ -25,8 +25,10 @@ _IS_NOT_A = compiled(r"\W*\w+ not (?!correct|right|the)")  # " is not a virus" c
 _GOES_ON = compiled(rf" ?[{UNSPACED}]|\.\.")  # a word without a blank before it, or an ellipsis
 _NO_ANSWER = compiled(rf"\W{{0,3}}{any_of('no_answer')}{WORD_END}")  # "A: I am not a doctor"
 _SHARE = compiled(r"\W{0,3}(?:\d+(?:\.\d+)? ?%|[01]?\.\d)")  # "A (20 %), B (70 %)", "A: 0.2"
+# what is left of a text that has only options: "", "option and option", "both or"
 _ONLY_OPTIONS = compiled(rf"(?:\W|(?:{any_of('joiner')}|options?|choices?|both|either){WORD_END})*")
-_REASONS = compiled(r"\n(?:explanation|rationale|reason(?:ing)?|justification)\W")
+_REASONS = compiled(r"\n(?:explanation|rationale|reason(?:ing)?|justification)\W")  # "\nReason: "
+# "The other options", "Option A"
 _OTHER_OPTIONS = compiled(rf"\W{{0,5}}{any_of('the_others')}{WORD_END}")
 
 
@@ -51,6 +53,7 @@ def opening(document: Document) -> Iterator[Statement]:
     """Yield the option that comes first, before its reasons: "B. Duodenal ulcer fits best. ..."."""
     clause = document.clauses[0]
     group = clause.groups[0]
+    # the words before the option, if they may precede an answer
     opens = _OPENS.fullmatch(document.text, _lines_that_answer(document)[0].start, group.start)
     if opens is None or clause.is_question() or begins_with_walk(document):
         return
@@ -201,6 +204,7 @@ def last_sentence(document: Document) -> Iterator[Statement]:
     words = clause.before(group) + clause.after(group) + document.text[clause.end :]
     if group.first.form is not Form.LABEL or has_words(words):
         return
+    # The sign before the clause is "" at the start of the text.
     begins_line = document.text[clause.start - 1 : clause.start] in ("", "\n")
     if not begins_line and not clause.is_question():
         yield statement_of(group)
@@ -274,10 +278,12 @@ def begins_with_walk(document: Document) -> bool:
         return False
     if first.is_named != second.is_named:
         return False
+    if first.item.form is not Form.LABEL and first.item.label < second.item.label:
+        return True  # "A. Appendicitis\nB. Colitis: yes" begins a list of the options.
     # "B\nA. Appendicitis: no" and "B. Colitis\nA. Appendicitis: no" begin with the answer. A list
     # of the options follows.
-    begins_list = first.item.form is not Form.LABEL and first.item.label < second.item.label
-    return begins_list or not first.is_alone or second.is_alone
+    begins_with_answer = first.is_alone and not second.is_alone
+    return not begins_with_answer
 
 
 def _is_walk_in_a_line(document: Document) -> bool:

@@ -16,13 +16,14 @@ _BREAK = (
     r"[.!?;,\n\u3002\uff01\uff1f](?:"
     r"(?<=[.!?])[.!?]*['\")\]]*(?=\s+(?:{begin}|[a-z]\))|\s*\Z)"  # the end of a sentence
     r"|(?<=[\n\u3002\uff01\uff1f])"  # the end of a line, or of a sentence in Chinese or Japanese
-    r"|(?<=;)(?= )"
-    r"|(?<=,)(?= )"
+    r"|(?<=;)(?= )"  # "it is B; A is rare"
+    r"|(?<=,)(?= )"  # "it is rare, so B": `_ends_clause` decides
     r"|(?<=\.)\.{{1,4}}(?= (?:no|wait|actually|sorry)\b))"  # "it is B... no"
 )
 """A possible end of a clause: a mark, then a branch for each kind of mark, which looks back at it.
 
-`begin` is the first letter of a sentence.
+`begin` is the first letter of a sentence, which `format` fills in. Other braces are therefore
+doubled.
 """
 _BREAKS = re.compile(_BREAK.format(begin=r"[^a-z\s]"))
 _BREAKS_OF_LOWER_CASE = re.compile(_BREAK.format(begin=r"\S"))
@@ -36,11 +37,12 @@ _BEGINS_CLAUSE = compiled(
 
 In "so, no, it is B", no clause begins at "no".
 """
-_CONCEDES = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession')}(?!\w)")
+_CONCEDES = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession')}(?!\w)")  # "but although"
 _ABBREVIATION = re.compile(
     r"(?<!\w)(?:e\.?g|i\.?e|vs|dr|approx|ans|no|ca|cf|st|etc|al|fig)$", re.IGNORECASE
-)
+)  # "A vs" before ". B"
 _ABBREVIATION_LENGTH = 8  # more characters than any of these abbreviations has
+# the end of a heading: "The answer is:\n", "Final answer:\n"
 _ENDS_AS_HEADING = compiled(
     rf"(?:(?<!\w){any_of('is')}|^\W*(?:(?:the|my|so|final|correct|right|best) )*{any_of('answer')})"
     r" ?:\n$"
@@ -51,7 +53,7 @@ _JOINED = compiled(
     rf"[.)\]'\"]{{0,2}}(?:[,;/&+]|,? \(?{any_of('joiner')}(?!\w)|{any_of('joiner_unspaced')}|(?= ))"
     rf" ?(?:{any_of('joiner')} )?(?:{any_of('option')} )?['\"(\[]{{0,2}}"
 )
-"""The text between two options that are named together: " or option "."""
+"""The text between two options that are named together: " or option ", ", ", ") and ("."""
 MAX_CLAUSE = 600
 """The greatest length of a clause, in characters.
 
@@ -165,7 +167,7 @@ def read_document(original: str, mentions: Sequence[Mention]) -> Document:
 def _lines(text: str, mentions: Sequence[Mention]) -> Iterator[Line]:
     """Yield the lines of a text."""
     start = 0
-    number = 0
+    number = 0  # the number of the first mention that starts in the line, or after it
     for line in text.split("\n"):
         end = start + len(line)
         while number < len(mentions) and mentions[number].start < start:
@@ -188,7 +190,7 @@ def _lines(text: str, mentions: Sequence[Mention]) -> Iterator[Line]:
 
 def _clauses(text: str, mentions: Sequence[Mention], bounds: Sequence[int]) -> Iterator[Clause]:
     """Yield the clauses that mention an option."""
-    number = 0
+    number = 0  # the number of the first mention that starts in the clause, or after it
     for start, end in pairwise(bounds):
         mentions_of_clause = []
         while number < len(mentions) and mentions[number].start < end:
@@ -274,7 +276,7 @@ def _with_long_clauses_cut(bounds: Sequence[int], mentions: Sequence[Mention]) -
     No bound lies inside a mention.
     """
     yield bounds[0]
-    number = 0
+    number = 0  # the number of the first mention that ends after the position
     for start, end in pairwise(bounds):
         for position in range(start + MAX_CLAUSE, end, MAX_CLAUSE):
             while number < len(mentions) and mentions[number].end <= position:

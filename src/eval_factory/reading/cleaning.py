@@ -41,14 +41,16 @@ _TURN_ENDS = re.compile(
     "|<\uff5cend\u2581of\u2581sentence\uff5c>"  # DeepSeek
     r"|\[INST\]"
 )
+# "<|im_start|>assistant", "<bos>", "[/INST]"
 _TURN_BEGINS = re.compile(
     r"(?:<\|start_header_id\|>|<\|im_start\|>|<start_of_turn>)(?:assistant|model)?"
     r"|<\|[^|<>\n]{1,40}\|>|<(?:bos|s|pad)>|\[/INST\]|<unused\d+>"
 )
-_NEXT_QUESTION = re.compile(rf"\n{any_of('next_question')} *:", re.IGNORECASE)
+_NEXT_QUESTION = re.compile(rf"\n{any_of('next_question')} *:", re.IGNORECASE)  # "\nQuestion 2:"
 
 _LATEX_BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 """A box with its content up to the closing brace: "\\boxed{7}" in "\\boxed{7} of 9"."""
+# the beginning of a box: "<answer>", "\boxed" without a closing brace
 _BOX = re.compile(r"<\|begin_of_box\|>|\\boxed(?=\{)|<(?:final[ _])?answer>", re.IGNORECASE)
 _SIGNS_OF_TEMPLATES = ("<", "[", "◁", "#", "\\boxed")
 """Each mark of thinking, of a template or of a box contains at least one of these signs.
@@ -57,12 +59,15 @@ A text without these signs is not searched for marks, which saves time.
 """
 
 # Marks of Markdown and LaTeX, and the signs of which such a mark has at least one
+# "```python", "## ", "> ", "- "
 _LINE_MARK = re.compile(r"```\w*|(?:[#>]+|[-•*])[ \t]+|#+")
 _SIGNS_OF_LINE_MARKS = frozenset("`#>-•*")
+# "*" and "_" of bold text, "<b>", "</b>", "\text", "\("
 _INLINE_MARK = re.compile(r"[*_$`{}]|</?[a-z]{1,10}>|\\(?:textbf|text|mathrm|mathbf)|\\[()\[\]]")
 _SIGNS_OF_INLINE_MARKS = ("*", "_", "$", "`", "{", "}", "<", "\\")
 _TO_ASCII = 0xFEE0  # the difference between the code of a full-width sign and its ASCII sign
 _FULL_WIDTH = {code: code - _TO_ASCII for code in range(0xFF01, 0xFF5F)}
+# curly, low and angle quotes; curly single quotes and an accent; hyphens, dashes and a minus sign
 _DOUBLE_QUOTES = dict.fromkeys((0x201C, 0x201D, 0x201E, 0xAB, 0xBB), '"')
 _SINGLE_QUOTES = dict.fromkeys((0x2018, 0x2019, 0xB4), "'")
 _DASHES = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-")
@@ -81,7 +86,7 @@ _SIGNS_OF_ABBREVIATIONS = (".g.", ". g.", ".e.", ". e.")
 _MAY_COMBINE = re.compile(
     r"[^\x00-\u02ff\u2000-\u20cf\u2100-\u22ff\u4e00-\u9fff\uac00-\ud7af\uff00-\uffef]"
 )
-"""Finds signs outside the Unicode blocks that contain no combining marks."""
+"""Finds signs that may be combining marks. The listed Unicode blocks contain no such marks."""
 
 
 def answering_part(answer: str) -> str:

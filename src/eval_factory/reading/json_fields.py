@@ -15,6 +15,7 @@ _BEGIN = r"(?:(?:final|correct|best|selected|chosen|your|my|predicted)[ _]?)?"
 _NAME = r"(?:answer|choice|option|letter|label|prediction|antwort|respuesta|resposta|réponse)"
 _END = r"(?:[ _](?:letter|choice|option|label|text))?"
 _ANSWER_KEY = re.compile(f"{_BEGIN}{_NAME}{_END}", re.IGNORECASE)
+# `"answer": "B"` in `{"answer": "B", "reason": "because the`
 _FIELD_OF_CUT_OFF_OBJECT = re.compile(
     rf"[\"']({_BEGIN}{_NAME}{_END})[\"']\s*:\s*"
     r"(?:\"((?:[^\"\\]|\\.)*)\"|'([^'\n]*)'|([-+]?\d[\d.]*|null))",
@@ -36,8 +37,10 @@ def answer_fields(text: str) -> list[str] | None:
         return None
     values = _values_in(text, begin.start())
     has_text_before = bool(text[: begin.start()].strip())
+    if values:
+        return values
     # If no object has a field for an answer, the text before the objects may state the answer.
-    if values or (values is not None and not has_text_before):
+    if values is not None and not has_text_before:
         return values
     matches = _FIELD_OF_CUT_OFF_OBJECT.findall(text)
     if matches:

@@ -87,9 +87,9 @@ def _pair(text: str, mention: Mention, later: Sequence[Mention]) -> Mention | No
         return None  # In "A cohort study", A is an article.
     if mention.label == following.label:
         return mention._replace(end=following.end, form=Form.BOTH, is_marked=True, is_word=False)
-    # Here, the label and the text belong to two options. This is a conflict only if the label
-    # stands before the text like a heading ("B. Colitis"), if no label of the text's option follows
-    # the text, and if the text is not a frequent word.
+    # Here, the label and the text belong to two options. This is a conflict only under three
+    # conditions: the label stands before the text like a heading ("B. Colitis"), no label of the
+    # text's option follows the text ("B, colitis (A)"), and the text is not a frequent word.
     text_has_label = len(later) == 2 and _has_label(text, following, later[1])
     is_heading = between.strip()[:1] in _HEADING_SIGNS or between == ", "
     if not is_heading or text_has_label or following.is_common:

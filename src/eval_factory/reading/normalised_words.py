@@ -20,7 +20,7 @@ _WORD = re.compile(
 _ASCII_WORD = re.compile(
     r"([a-z]+(?:'[a-z]+)*|\d+(?:[.,]\d+)*|[<>=+%]|(?<!\w)-(?=\d))", re.ASCII
 )  # the same pattern for ASCII texts, which is much faster
-_WORD_SIGN = re.compile(r"[^\W_]")
+_WORD_SIGN = re.compile(r"[^\W_]")  # a letter or a digit
 _MAY_NEED_NORMALISING = re.compile(f"'|{BRITISH.pattern}")
 
 

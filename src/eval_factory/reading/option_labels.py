@@ -17,17 +17,18 @@ MAX_LABEL = 2
 """The greatest length of a label in characters; a longer label ("yes") is read as a text."""
 MAX_SUFFIXED = MAX_LABEL + 3  # with a suffix, but without its apostrophe
 
+# "option " or "option (" directly before a label
 _OPTION_BEFORE = compiled_for_any_case(rf"(?<!\w){any_of('option')} ['\"(\[]{{0,2}}\Z")
 _BEFORE = 24  # the number of characters before a label in which "option" or an article is searched
-_SUFFIX = compiled_for_any_case(rf"{any_of('suffix')}(?!\w)")
+_SUFFIX = compiled_for_any_case(rf"{any_of('suffix')}(?!\w)")  # "'dir" in "B'dir"
 _CLOSES = re.compile(r"[).:'](?!\w)")  # the sign after the label in "b)"
 # the text after a label that begins a line: "b because"
 _AFTER_LABEL_IN_LINE = re.compile(r"\s*(?:\n|-\s)| (?:because|since|is (?:correct|right|the))\b")
-_ARTICLE = re.compile(r"(?<!\w)(?:the|an?) \Z")
-_ENDS_TEXT = re.compile(r"[.)\]'\"\s]{0,5}\Z")
+_ARTICLE = re.compile(r"(?<!\w)(?:the|an?) \Z")  # "the " directly before a label
+_ENDS_TEXT = re.compile(r"[.)\]'\"\s]{0,5}\Z")  # at most a few signs: ".", ") "
 _IN_A_WORD = re.compile(r"-\S|[/.](?![A-Z])\w|'\w")
 """Signs after a letter that show that the letter is part of a word: "D-dimer", "e.g", "I'm"."""
-_NEXT_WORD = re.compile(r" ([^\W\d_]+)")
+_NEXT_WORD = re.compile(r" ([^\W\d_]+)")  # " patient"
 _AFTER_STEP = re.compile(r"[.)]? [^\W\d_]")  # the text after the number in "1. First"
 # words that are no noun: in "B is", the letter is a label, but not in "B cells"
 _NO_NOUN = compiled_for_any_case(rf",? {any_of('reason', 'after_label', 'joiner', 'verb')}(?!\w)")
@@ -108,6 +109,7 @@ def _is_lower_case_label(text: str, start: int, end: int) -> bool:
         return True
     if _ARTICLE.search(text, max(0, start - _BEFORE), start):
         return False
+    # An "a" after a blank is an article, but not in "answer: a" and "answer - a".
     is_article = start > 0 and text[start - 1 : end] == " a" and text[start - 2] not in ":-"
     return not is_article and _ENDS_TEXT.match(text, end) is not None
 

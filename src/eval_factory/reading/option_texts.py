@@ -14,7 +14,7 @@ from eval_factory.reading.mention import Form, Mention
 from eval_factory.reading.normalised_words import Words, in_lower_case, words_of
 from eval_factory.reading.spelling import MIN_LENGTH, is_same_word
 
-_LIST_MARK = re.compile(r"\(?(\w)[).]\s+")
+_LIST_MARK = re.compile(r"\(?(\w)[).]\s+")  # "(a) ", "A. "
 _COMMON = frozenset(phrases.words("common_texts"))
 
 
@@ -111,9 +111,11 @@ def _begins_with(option: OptionText, beginning: tuple[str, ...]) -> bool:
     """Return True if the option's text begins with these words, and has further letters."""
     index = len(beginning) - 1
     last = beginning[index]
-    if len(option.words) <= index or option.words[:index] != beginning[:index]:
+    if len(option.words) <= index:  # the option has fewer words
         return False
-    if option.words[index] == last:
+    if option.words[:index] != beginning[:index]:  # a word before the last differs
+        return False
+    if option.words[index] == last:  # the text is cut after a word
         has_more_words = len(option.words) > len(beginning)
         return has_more_words and (index > 0 or len(last) >= MIN_LETTERS_OF_WORD)
     min_letters = MIN_LETTERS_OF_LATER_WORD if index > 0 else MIN_LETTERS_OF_CUT_WORD

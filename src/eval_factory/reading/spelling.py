@@ -12,8 +12,11 @@ import re
 # the letters of a British spelling -> the letters of the American spelling
 _AMERICAN = {"ae": "e", "oe": "e", "our": "or", "is": "iz", "ys": "yz", "re": "er"}
 BRITISH = re.compile(
-    r"ae|oe|(?<=..)our(?=s?$)|(?<=..)is(?=(?:e[ds]?|ing|ations?)$)|ys(?=(?:e[ds]?|ing)$)"
-    r"|(?<=[bt])re(?=s?$)"
+    r"ae|oe"  # "anaemia", "oedema"
+    r"|(?<=..)our(?=s?$)"  # "tumour"
+    r"|(?<=..)is(?=(?:e[ds]?|ing|ations?)$)"  # "localised", "localisation"
+    r"|ys(?=(?:e[ds]?|ing)$)"  # "paralysed"
+    r"|(?<=[bt])re(?=s?$)"  # "fibre", "litres"
 )
 MIN_LENGTH = 7
 """The smallest number of letters in words that may have one letter more or less."""

@@ -9,7 +9,7 @@ from eval_factory.reading.cues import SAID
 from eval_factory.reading.json_fields import answer_fields
 from eval_factory.reading.normalised_words import in_lower_case
 
-_NEAR_NUMBER = re.compile(r"[^\d\n]{0,30}\d")
+_NEAR_NUMBER = re.compile(r"[^\d\n]{0,30}\d")  # " approximately 7"
 
 
 def stated_value(answer: str) -> str:

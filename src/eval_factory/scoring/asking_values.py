@@ -57,7 +57,8 @@ def right_and_wrong(
 class AskingValues:
     """The main metric's values of each asking.
 
-    A unit is a question in one trial. The methods call a unit a question.
+    A unit is a question in one trial. The methods call a unit a question. An answer is unread if no
+    rule finds the option that it states.
     """
 
     def __init__(

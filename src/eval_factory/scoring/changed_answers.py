@@ -155,8 +155,8 @@ class Askings(Part):
         """Store facts about a question in its original form, and about the answer."""
         unit = key[:2]
         self.prompt_hashes[unit] = hash(prompt_of(state))
-        right = right_answers(state)
-        if state.output_mapping and right and all(map(_is_none_of_these, right)):
+        right_options = right_answers(state)
+        if state.output_mapping and right_options and all(map(_is_none_of_these, right_options)):
             self.none_right.add(unit)
         if has_failed(state):
             return

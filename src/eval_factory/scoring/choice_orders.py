@@ -115,7 +115,10 @@ class ChoiceOrderCheck(Part):
             order = number_of_order(metric.perturbation)
             if order is not None:
                 by_number[order] = metric
-        return {1: main, **{order: by_number[order] for order in sorted(by_number, key=str)}}
+        values = {1: main}
+        for order in sorted(by_number, key=str):
+            values[order] = by_number[order]
+        return values
 
     def compare(self, draft: Draft) -> None:
         """Add the report, and the main metric's score over all orders of each question, with its

@@ -202,13 +202,16 @@ class RunParts:
             # This part changes HELM's metrics before other parts compute metrics from them.
             UnscorableAnswers(),
             self.corrections,
-            self.readability,  # The lenient metrics are listed after the corrected metrics.
+            # This part adds the lenient metrics, which also accept answers in another form, after
+            # the corrected metrics.
+            self.readability,
             self.choice_orders,
             NotesOnRun(),
             self.askings,  # The metric from `extra.ask_unread` is listed after the lenient metrics.
             # `self.askings` has removed the metrics of further askings: they are not scores.
             MetricScores(),
-            # The judges' marks of a text that says nothing are a floor, too.
+            # A floor is the best score without a model. The judges' marks of a text that says
+            # nothing are a floor, too.
             ProbedJudges(self.rubric, self.jury),
             self.floors,
             self.looks,  # A stopping rule may refer to the floor.

@@ -111,7 +111,7 @@ class ConfidenceOfAnswers:
     logprobs: Callable[[output.RequestState], Logprobs] = lambda _state: ()
     """Returns the log probabilities of the answer to a request."""
     confidences: dict[Unit, float | None] = field(default_factory=dict)
-    """Question -> confidence, from 0 to 1; None if the confidence cannot be read."""
+    """Question -> confidence, from 0 to 1; None if it is unread: no confidence was found."""
     asked_together: bool = False  # True if one prompt asked for both the answer and the confidence
 
     @classmethod
@@ -153,7 +153,7 @@ class ConfidenceOfAnswers:
     def report(
         self, values: Mapping[Unit, float], sources: Sources, unread_answers: int = 0
     ) -> Confidence:
-        """Return the report on the questions that have a value and a readable confidence.
+        """Return the report on the questions that have a value and a confidence that was read.
 
         With fewer than two such questions, the report has only counts.
 

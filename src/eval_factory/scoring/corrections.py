@@ -373,17 +373,17 @@ class Corrections(Part):
                 raise raised[0]  # So many exceptions show that the error is in the rule.
         corrected = []
         for label, errata in self._by_label.items():
-            helm = self.helm[str(errata[0].metric)]
+            helm_metric = self.helm[str(errata[0].metric)]
             if self.values[label]:
                 corrected.append(
                     MetricValues(
                         label=label,
                         name=label,
                         helm_mean=None,
-                        scale=helm.scale,
+                        scale=helm_metric.scale,
                         values=self.values[label],
-                        split=helm.split,
-                        perturbation=helm.perturbation,
+                        split=helm_metric.split,
+                        perturbation=helm_metric.perturbation,
                     )
                 )
         return corrected

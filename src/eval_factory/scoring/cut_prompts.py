@@ -30,7 +30,9 @@ MIN_TOKENS = 256
 examined, because no window would have cut them.
 """
 _RUNS = re.compile(r"\s{2,}|([^\w\s])\1{2,}|(?:[^\w\s]\s){3,}")
-"""Runs of white space or of repeated signs: one token may stand for a hundred such characters."""
+"""Runs of white space or of repeated signs, such as "-----" and ". . . .": one token may stand for
+a hundred such characters.
+"""
 _IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 MIN_PLATEAU = 5  # the smallest number of prompts with nearly equal counts that make a plateau

@@ -67,6 +67,7 @@ class _Strategy:
         Raises:
             ValueError: the number of a metric's values is not the number of questions.
         """
+        # `scored.values` maps the name of a metric to its column: a value for each question.
         if any(len(column) != len(trivial.questions) for column in scored.values.values()):
             raise ValueError("a column without a value for each question")
         self.scored = scored

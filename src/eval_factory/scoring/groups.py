@@ -99,8 +99,10 @@ def _welch(values: Sequence[float], rest_values: Sequence[float]) -> float:
     """
     from scipy import special  # imported here: see scoring/intervals.py
 
+    # the variance of the mean of each sample, and of the difference of the means
     group_variance = statistics.variance(values) / len(values)
-    variance = group_variance + statistics.variance(rest_values) / len(rest_values)
+    rest_variance = statistics.variance(rest_values) / len(rest_values)
+    variance = group_variance + rest_variance
     share = group_variance / variance
     degrees = 1 / (share**2 / (len(values) - 1) + (1 - share) ** 2 / (len(rest_values) - 1))
     statistic = (statistics.fmean(values) - statistics.fmean(rest_values)) / math.sqrt(variance)
@@ -122,8 +124,9 @@ def _clustered_t(
     Returns:
         None if there are too few clusters, or if the variance is 0.
     """
+    # source -> its contribution to the difference of the two means
     influence: dict[Hashable, float] = defaultdict(float)
-    effective = []
+    effective = []  # the number of effective clusters in each sample
     for sign, (values, sources) in ((1, group), (-1, rest)):
         mean = statistics.fmean(values)
         for value, source in zip(values, sources, strict=True):
@@ -257,7 +260,10 @@ def _scores_by_value(
             p_value_of_difference(sample_of(metric, groups[value]), sample_of(metric, rest))
         )
     # Two groups without a common instance have a single difference, so there is a single test.
-    is_single_test = len(groups) == 2 and set.isdisjoint(*map(set, groups.values()))
+    is_single_test = False
+    if len(groups) == 2:
+        first_group, second_group = groups.values()
+        is_single_test = first_group.keys().isdisjoint(second_group)
     p_values_holm = p_values if is_single_test else holm(p_values)
     for value, p_value, p_holm in zip(tested, p_values, p_values_holm, strict=True):
         scores[value] = replace(

@@ -35,6 +35,7 @@ MIN_POOLED = 3  # the smallest number of categories for an estimate of their spr
 PSEUDO_CLUSTERS = 0.75
 """The number of pairs in a pseudo-cluster, as a multiple of `intervals.pseudo_size_of_mean`.
 
+A pseudo-cluster is an added conversation that was not observed; all its pairs are of one kind.
 With 0.5, the 95 % intervals of rare faults cover only 90 %; benchmarks/judge_coverage.py prints the
 coverage.
 """
@@ -583,7 +584,7 @@ def by_jackknife(
         return list(map(Figure, values))
     # a row for each conversation, and one for each pseudo-cluster, which has only one kind of pair
     rows = np.vstack([tables, np.diag(pseudo_sizes)])
-    centers = figures_of(rows.sum(axis=0))
+    centers = figures_of(rows.sum(axis=0))  # the middles of the intervals
     without_row = figures_of(rows.sum(axis=0) - rows)  # one row of figures without each row
     # the jackknife's variance for n rows: (n - 1) times the variance of the n figures
     stderrs = np.sqrt((len(rows) - 1) * without_row.var(axis=0))
@@ -723,7 +724,8 @@ def _thirds(items: Sequence[LabelledItem]) -> dict[str, list[LabelledItem]]:
     names = [f"up to {low:,}", f"{low + 1:,} to {high:,}", f"{high + 1:,} and more"]
     thirds: list[list[LabelledItem]] = [[], [], []]
     for item, length in zip(items, lengths, strict=True):
-        thirds[bisect_left((low, high), length)].append(item)
+        number = bisect_left((low, high), length)  # 0 up to `low`, 1 up to `high`, 2 above
+        thirds[number].append(item)
     return {name: third for name, third in zip(names, thirds, strict=True) if third}
 
 

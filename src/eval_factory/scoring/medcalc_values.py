@@ -24,7 +24,7 @@ _DIGITS = (
 """The digits of a number, with or without thousands separators. A comma is a decimal comma only if
 it cannot be a thousands separator: 1,234 is 1234, and 12,34 is 12.34.
 """
-# a number such as "-1.5", which is not part of a date, a unit or a name (m^2, 10^{3}, CURB-65)
+# a number such as "-1.5", which is not part of a date, a unit or a name (m^2, m^{2}, CURB-65)
 _NUMBER = re.compile(rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}")
 # words and signs between two alternatives or the ends of a range
 _OR = r"(?:or|to|oder|bis|o|u|a|ou|à|versus|vs\.?)"
