@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from eval_factory.core.secrets import Redactor
 from eval_factory.helm_plugin import runner
-from eval_factory.helm_plugin.patches import executed_answers
+from eval_factory.helm_plugin.patches import executed_queries
 from linear_time import ENDS, SEEDS, SEEDS_BEFORE_AN_END, is_steep, with_end
 
 REDACTOR = Redactor(["plain-looking-value-77", "q" * 30])
 READERS: dict[str, Callable[[str], object]] = {
     "errors of HELM's": lambda text: runner.safe_message(ValueError(text), REDACTOR),
     "SQL": lambda text: (
-        executed_answers._SQL_TAG.findall(text),
-        executed_answers._FENCE_NAME.sub("", text),
+        executed_queries._SQL_TAG.findall(text),
+        executed_queries._FENCE_NAME.sub("", text),
     ),
 }
 

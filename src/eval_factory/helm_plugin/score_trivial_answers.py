@@ -34,7 +34,7 @@ from eval_factory.helm import names
 from eval_factory.helm import trivial_answers as trivial
 from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
 from eval_factory.helm_plugin.error_causes import raised_at
-from eval_factory.helm_plugin.patches import executed_answers
+from eval_factory.helm_plugin.patches import executed_queries
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
 
@@ -281,7 +281,7 @@ class _Scorer:
         constant = strategy.constant
         annotation = None
         if self._executes and constant is not None:
-            annotation = executed_answers.query_annotation_of(constant)
+            annotation = executed_queries.query_annotation_of(constant)
         rows = []  # a row is a dict from the name of a score to the score of one question
         for number, candidates in enumerate(strategy.answers):
             # `candidates` are the equally likely answers to one question.

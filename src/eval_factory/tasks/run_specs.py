@@ -124,7 +124,7 @@ CODE_EXECUTION_KEY = "config.params.extra.allow_code_execution"
 
 NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
 """Run specs whose SQL runs in processes that can only read, for a limited time
-(`helm_plugin/patches/executed_answers.py`).
+(`helm_plugin/patches/executed_queries.py`).
 """
 
 # a dict from a run spec to the only parameter and value with which it executes answers

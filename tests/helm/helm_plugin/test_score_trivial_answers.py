@@ -33,7 +33,7 @@ from eval_factory.helm import names, trivial_answers
 from eval_factory.helm.trivial_answers import REFUSAL, TrivialScores, read_trivial_scores
 from eval_factory.helm_plugin import concordance_scenario
 from eval_factory.helm_plugin import score_trivial_answers as module
-from eval_factory.helm_plugin.patches import executed_answers
+from eval_factory.helm_plugin.patches import executed_queries
 from eval_factory.helm_plugin.score_trivial_answers import (
     _FORMS,
     BASIC,
@@ -331,7 +331,7 @@ def test_what_is_executed_is_executed_once_for_all_questions(
             "query_written": bool(text),
         }
 
-    monkeypatch.setattr(executed_answers, "query_annotation_of", annotation_of)
+    monkeypatch.setattr(executed_queries, "query_annotation_of", annotation_of)
     gold = [{"ehr_sql": {"ground_truth_result": [(number,)]}} for number in range(2)]
     states = [
         state_of(question(number, "SELECT 1"), annotations=given)
@@ -362,14 +362,14 @@ def test_an_annotation_of_an_answer_alone_is_that_of_helm(
     monkeypatch.setattr(ehr_sql_annotator, "get_benchmark_output_path", lambda: str(tmp_path))
     for text in ("", "SELECT 1", "no query"):
         result = SimpleNamespace(completions=[SimpleNamespace(text=text)])
-        whole = executed_answers.execute_ehr_sql_read_only(
+        whole = executed_queries.execute_ehr_sql_read_only(
             None, replace(state_of(question(0, "SELECT 2")), result=result)
         )
-        alone = executed_answers.query_annotation_of(text)
+        alone = executed_queries.query_annotation_of(text)
         assert alone == {name: whole[name] for name in alone}
     assert len(alone) == 3
     with pytest.raises(ValueError, match=naming("would change the query")):
-        executed_answers.query_annotation_of("SELECT current_time")
+        executed_queries.query_annotation_of("SELECT current_time")
 
 
 def failing(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Executes SQL queries for `executed_answers.py`, in a process that can be killed.
+"""Executes SQL queries for `executed_queries.py`, in a process that can be killed.
 
 This file is a program. For each line of JSON that it reads, it writes a line of JSON. A single
 instruction of SQLite may take minutes, and cannot be interrupted. Queries therefore run in a

@@ -19,7 +19,7 @@ from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
 from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm_plugin import session
-from eval_factory.helm_plugin.patches import executed_answers
+from eval_factory.helm_plugin.patches import executed_programs, executed_queries
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from facts import naming, says
 
@@ -65,15 +65,15 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(module, name, getattr(module, name))
     session.run_record.entries.clear()
     yield
-    executed_answers.end_workers()
+    executed_queries.end_workers()
     session.run_record.entries.clear()
 
 
 def test_what_is_written_down() -> None:
     patch_named("confine_python").apply()
-    assert session.run_record.entries == {"executed_by": executed_answers.CONFINED_BY}
+    assert session.run_record.entries == {"executed_by": executed_programs.CONFINED_BY}
     patch_named("confine_bird_sql").apply()
-    assert session.run_record.entries == {"executed_by": [executed_answers.BY_SQL_WORKERS]}
+    assert session.run_record.entries == {"executed_by": [executed_queries.BY_SQL_WORKERS]}
 
 
 @needs_bubblewrap
@@ -87,7 +87,7 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
     assert code_metrics_helper.check_correctness(problem, "return 2", 2.0, 7) == of_seven
     ended = "the process that executed it ended"
     for found, result in ((None, ended), (TIMED_OUT, "timed out"), ([], ended)):
-        monkeypatch.setattr(executed_answers, "check_answer", lambda *_, found=found: found)
+        monkeypatch.setattr(executed_programs, "check_answer", lambda *_, found=found: found)
         assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {
             **wrong,
             "result": result,
@@ -174,13 +174,13 @@ def test_assembly(tmp_path: Path) -> None:
     assembly = tmp_path / "a.s"
     source.write_text("int f() { return 7; }")
     argv = ["g++", "-std=c++17", "-S", "-o", str(assembly), str(source)]
-    executed_answers.run_compiler(argv, check=True, timeout=30)
+    executed_programs.run_compiler(argv, check=True, timeout=30)
     ours = assembly.read_text()
     subprocess.run(argv, check=True)
     assert ours == assembly.read_text()
     source.write_text("int f() {")
     with pytest.raises(subprocess.CalledProcessError):
-        executed_answers.run_compiler(argv)
+        executed_programs.run_compiler(argv)
 
 
 def state(answer: str, gold: str, **extra: str) -> Any:
@@ -250,9 +250,9 @@ def test_the_czech_bank(database: Path, tmp_path: Path) -> None:
 def test_a_benchmarks_own_query_is_not_ended_without_a_word(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executed_answers, "_MAX_RESULT", 40)
+    monkeypatch.setattr(executed_queries, "_MAX_RESULT", 40)
     with pytest.raises(RuntimeError, match=naming("benchmark's own query", "more than")):
-        executed_answers._rows_within_limits(database, GOLD, of_model=False)
-    rows, reason = executed_answers._rows_within_limits(database, GOLD, of_model=True)
+        executed_queries._rows_within_limits(database, GOLD, of_model=False)
+    rows, reason = executed_queries._rows_within_limits(database, GOLD, of_model=True)
     assert rows == []
     says(str(reason), "more than 0 MB")

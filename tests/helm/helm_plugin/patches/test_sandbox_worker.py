@@ -14,8 +14,8 @@ import pytest
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm_plugin import session
-from eval_factory.helm_plugin.patches import executed_answers, sandbox_worker
-from eval_factory.helm_plugin.patches.executed_answers import (
+from eval_factory.helm_plugin.patches import executed_programs, sandbox_worker
+from eval_factory.helm_plugin.patches.executed_programs import (
     _run_in_sandbox,
     check_answer,
     temporary_folder,
@@ -135,7 +135,7 @@ def test_a_home_is_not_readable_because_it_is_on_the_import_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, str(Path.home()), str(Path.home().parent), ""])
-    path = executed_answers._import_path()
+    path = executed_programs._import_path()
     assert {str(Path.home()), str(Path.home().parent), "/", ""}.isdisjoint(path)
     assert str(Path(sandbox_worker.__file__).parents[3]) in path
 

@@ -19,8 +19,8 @@ import pytest
 from helm.benchmark.annotation import ehr_sql_annotator
 from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
-from eval_factory.helm_plugin.patches import executed_answers, sql_worker
-from eval_factory.helm_plugin.patches.executed_answers import QueryFailed, execute
+from eval_factory.helm_plugin.patches import executed_queries, sql_worker
+from eval_factory.helm_plugin.patches.executed_queries import QueryFailed, execute
 from facts import naming
 from patching import ApplyPatch
 
@@ -44,7 +44,7 @@ Annotate = Callable[[str, str], dict[str, Any]]
 @pytest.fixture(autouse=True)
 def _no_process_is_left() -> Iterator[None]:
     yield
-    executed_answers.end_workers()
+    executed_queries.end_workers()
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def database(tmp_path: Path) -> Path:
 def started() -> Any:
     """The process that has executed queries."""
     return next(
-        worker.process for worker in executed_answers._workers if worker.process is not None
+        worker.process for worker in executed_queries._workers if worker.process is not None
     )
 
 
@@ -243,8 +243,8 @@ def test_many_threads_get_each_its_own_answer(database: Path) -> None:
             [[(number, n)] for n in range(20)] for number in range(12)
         ]
     assert (
-        sum(worker.process is not None for worker in executed_answers._workers)
-        <= executed_answers.MAX_WORKERS
+        sum(worker.process is not None for worker in executed_queries._workers)
+        <= executed_queries.MAX_WORKERS
     )
 
 
@@ -259,11 +259,11 @@ def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> No
 def test_changes_beside_the_database_are_not_passed_over(suffix: str, database: Path) -> None:
     beside = database.with_name(database.name + suffix)
     beside.touch()
-    assert executed_answers.checked_database(database) == database
-    executed_answers.checked_database.cache_clear()
+    assert executed_queries.checked_database(database) == database
+    executed_queries.checked_database.cache_clear()
     beside.write_bytes(b"changes")
     with pytest.raises(RuntimeError, match=naming("holds changes")):
-        executed_answers.checked_database(database)
+        executed_queries.checked_database(database)
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ def annotation_of(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             instance=SimpleNamespace(references=[reference], extra_data={"value": {}}),
             result=SimpleNamespace(completions=[SimpleNamespace(text=completion)]),
         )
-        annotation = executed_answers.execute_ehr_sql_read_only(None, state)
+        annotation = executed_queries.execute_ehr_sql_read_only(None, state)
         json.dumps(annotation, allow_nan=False)
         return annotation
 
@@ -343,7 +343,7 @@ def test_what_the_benchmark_itself_executes(
     ],
 )
 def test_the_query_is_found_as_helm_finds_it(text: str, query: str) -> None:
-    assert executed_answers._query_in(text).strip() == query
+    assert executed_queries._query_in(text).strip() == query
 
 
 def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Path) -> None:
@@ -354,9 +354,9 @@ def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Pa
     ):
         with pytest.raises(QueryFailed) as failed:
             execute(database, query, seconds=0.5, max_size=1000)
-        assert isinstance(failed.value, executed_answers.EndedByLimit) is by_limit
+        assert isinstance(failed.value, executed_queries.EndedByLimit) is by_limit
 
 
 def test_helms_annotator_executes_so(apply_patch: ApplyPatch) -> None:
     apply_patch("execute_ehr_sql_read_only")
-    assert EhrSqlAnnotator.annotate is executed_answers.execute_ehr_sql_read_only
+    assert EhrSqlAnnotator.annotate is executed_queries.execute_ehr_sql_read_only

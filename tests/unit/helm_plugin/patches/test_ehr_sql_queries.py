@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from eval_factory.helm_plugin.patches.executed_answers import as_evaluated
+from eval_factory.helm_plugin.patches.executed_queries import as_evaluated
 
 
 @pytest.mark.parametrize(
