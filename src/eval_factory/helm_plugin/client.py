@@ -182,22 +182,23 @@ class Endpoint:
             served_url = "http://nobody.invalid"
             self._stored_failures = self._cache.failures()
         self._picture_folder = RunDir(self._cache.path.parent).made_pictures
-        self._variants: list[Changes] = list(
+        self._known_changes: list[Changes] = list(
             read_changes(self._cache.path, settings.url, settings.model_id)
         )
         """The changes with which the endpoint answered requests that it had refused unchanged."""
         servers = self._make_servers(served_url)
-        # The run stops if this number of first requests all fail. Cached answers show that the
-        # endpoint works, so that 0 switches this check off.
+        # The run stops if this number of first requests all fail; 0 switches this check off. The
+        # check is not needed if there are cached answers, which show that the endpoint works.
         first_requests = settings.stop_after_failures
         if self._cache.has_answers(settings.role, settings.model_id):
             first_requests = 0
         self._batch = self._batched_role()
         if self._batch is not None:
-            # With batches, an answer 429 always uses up a retry.
+            # With batches, an answer 429 (Too Many Requests) always uses up a retry. A time limit
+            # would not end the retries: each pass replays the stored replies within seconds.
             for server in servers.all:
                 server.is_patient = False
-        self._keys_of_earlier_passes = set[str]()  # see `_is_of_earlier_pass`
+        self._keys_of_earlier_passes: set[str] = set()  # see `_was_got_in_earlier_pass`
         if RunDir(self._cache.path.parent).batches.is_file():
             self._keys_of_earlier_passes = self._cache.answered_in_this_run(self._role)
         self._client = RetryingClient(
@@ -207,7 +208,8 @@ class Endpoint:
         self._lock = threading.Lock()
         self._pending_replies: dict[str, Future[_Reply]] = {}
         """A cache key -> the reply that one thread is getting; threads with equal requests wait."""
-        self._stopped: str | None = None  # the reason why no further request can succeed
+        self._stopped: str | None = None
+        """The reason why no further request can succeed; None as long as requests can succeed."""
         self._warnings: set[str] = set()  # the warnings that were emitted
         self._last_busy_message = float("-inf")  # the monotonic time of the message, in seconds
 
@@ -276,14 +278,19 @@ class Endpoint:
             and HelmRunSettings.from_environment(os.environ).sends_singly
         )
 
-        def wait(key: str, line: Mapping[str, Any]) -> None:
-            self._session.wait_for_batch({"key": key, "role": self._role, **line})
+        def wait(key: str, fields: Mapping[str, Any]) -> None:
+            """Note that the request with this cache key waits, with its further fields."""
+            self._session.wait_for_batch({"key": key, "role": self._role, **fields})
 
         return BatchedRole(settings, self._session.batches, wait, sends_singly=sends_singly)
 
     @property
     def settling_s(self) -> float:
-        """The seconds after the last answer during which an answer may still become doubted."""
+        """The seconds after the last answer during which an answer may still become doubted.
+
+        A doubted answer may belong to another question, because its connection brought more answers
+        than questions were sent.
+        """
         return self._client.settling_s
 
     def archive(self, key: str, reason: str) -> None:
@@ -362,7 +369,7 @@ class Endpoint:
             )
         media_fields = [medium.to_dict() for medium in media_objects]
         fields["multimodal_prompt"] = {"media_objects": media_fields}
-        # In a thread, because making the body reads the files of the media.
+        # Making the body reads the files of the media, which would block all other requests.
         body = bridge.run_in_thread(settings.body_of, fields)
         return _KeyedRequest(settings, body, request.random)
 
@@ -387,8 +394,8 @@ class Endpoint:
         """
         yield keyed
         with self._lock:
-            variants = list(self._variants)
-        for changes in variants:
+            known_changes = list(self._known_changes)
+        for changes in known_changes:
             has_all_parameters = changes.keys() <= keyed.body.keys()
             if has_all_parameters:
                 yield keyed.with_changes(changes)
@@ -445,12 +452,12 @@ class Endpoint:
             # An older version cached the answer, or the answer's pictures were deleted.
             self._cache.archive_answer(key, self._instant_attempt(key, _UNUSABLE, str(error)))
             return None
-        is_cached = not self._is_of_earlier_pass(key)
+        is_cached = not self._was_got_in_earlier_pass(key)
         if is_cached:
             self._cache.journal(self._cache_hit(key, completion))
         return _Reply(key, completion, latency, created, cached=is_cached)
 
-    def _is_of_earlier_pass(self, key: str) -> bool:
+    def _was_got_in_earlier_pass(self, key: str) -> bool:
         """Return True if an earlier pass of this run got the answer of the key.
 
         A run with batches consists of several passes of helm-run. The answer of an earlier pass is
@@ -458,9 +465,9 @@ class Endpoint:
         True; at further calls the answer counts as cached.
         """
         with self._lock:
-            is_first = key in self._keys_of_earlier_passes
+            was_got = key in self._keys_of_earlier_passes
             self._keys_of_earlier_passes.discard(key)
-        return is_first
+        return was_got
 
     def _ask(self, keyed: _KeyedRequest) -> _Reply:
         """Return the endpoint's reply to a request without a cached answer.
@@ -473,7 +480,8 @@ class Endpoint:
                 raise RequestFailed(self._stored_failures[keyed.key])
             self._session.not_stored.add(keyed.key)
             raise RequestFailed("not asked: the model's stored answers are scored")
-        # The flight notes the request in a file, so that the next run finds an interrupted request.
+        # A flight is the time between sending a request and storing its answer. It is noted in a
+        # file, so that the next run finds a request that was interrupted.
         with self._cache.in_flight.flight(keyed.key, self._role) as flight:
             return self._answer_of(keyed, flight)
 
@@ -514,6 +522,7 @@ class Endpoint:
         sent = keyed
         if answered.changes:
             sent = keyed.with_changes(answered.changes)
+        # The latency of a batch's reply is the time that the batch took.
         if batched is not None and batched.waited_s is not None:
             answered = replace(answered, latency_s=batched.waited_s)
         self._store(sent, answered)
@@ -565,12 +574,13 @@ class Endpoint:
         url_and_changes = (self._settings.url, changes) if changes else None
         server = answered.server if self._has_several_servers else None
         self._cache.save(answer, attempt, url_and_changes, server)
-        # If the answer becomes doubted later, the session notes its key, to archive the answer.
+        # If the answer becomes doubted later (`settling_s`), the session notes its key, so that
+        # the runner archives the answer.
         answered.doubt.when_raised(partial(self._session.doubt, self._role, sent.key))
         self._session.spending.count_answer(self._role, sent.body, completion)
         with self._lock:
-            if changes and changes not in self._variants:
-                self._variants.append(dict(changes))
+            if changes and changes not in self._known_changes:
+                self._known_changes.append(dict(changes))
 
     def _adjustments(self, answered: Answered) -> list[str]:
         """Return the sentences about changed parameters and about an unusual form of the answer."""
@@ -635,13 +645,15 @@ class Endpoint:
             fault: the kind of fault that the fatal event names, if it is known.
         """
         with self._lock:
-            is_first = self._stopped is None
+            is_reported = self._stopped is not None
             self._stopped = message
-        if is_first and self._role == MODEL_ROLE:
+        if is_reported:
+            raise EndpointStopped(message)
+        if self._role == MODEL_ROLE:
             _print_to_stderr(logs.stop_line(message, os.environ))
             kind = {} if fault is None else {"kind": fault}
             self._events.emit(logs.FATAL, role=self._role, message=message, **kind)
-        elif is_first:
+        else:
             _print_to_stderr(f"warning: {message}")
             self._events.emit(logs.WARNING, role=self._role, message=message)
         raise EndpointStopped(message)
@@ -754,7 +766,8 @@ def failure(message: str) -> RequestResult:
 def _demo_url() -> str:
     """Start the embedded endpoint at the first call, and return its URL.
 
-    The embedded endpoint ends with the process.
+    The embedded endpoint ends with the process, so its context is entered and never left. If the
+    guard refuses connections of this process, the guard then allows this endpoint.
     """
     url = DemoServer().__enter__().base_url
     guard = network_guard.guard()

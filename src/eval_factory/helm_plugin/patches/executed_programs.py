@@ -23,10 +23,10 @@ from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm_plugin.patches import sandbox_worker
 from eval_factory.helm_plugin.session import run_record
 
-_START_LIMIT_S = 60.0  # the time limit for the start of a process, before an answer runs in it
+_START_LIMIT_S = 60.0  # the time limit for the start of the sandbox, before an answer runs in it
 CONFINED_BY = ["bubblewrap", "seccomp", "limits of time, memory and file size"]
 """The means that confine a model's program, as the result's provenance lists them."""
-APPS_LIMIT_S = 11.0  # HELM's limit for all tests of one answer
+APPS_LIMIT_S = 11.0  # HELM's limit for all tests of one answer of APPS, in seconds
 ASSEMBLY_LIMIT_S = 30  # the time limit of the compiler, in seconds
 MAX_ASSEMBLY = 64_000_000  # the maximum size of the compiler's output, in bytes
 
@@ -61,9 +61,10 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
         )
     try:
         return json.loads(ended.output)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # The program ended without HELM's result.
         if ended.returncode == TIMED_OUT:
             return TIMED_OUT
+    # Count the answer only if the sandbox still works, because otherwise it is not the cause.
     sandbox.require("what the model answered cannot be executed any more", _allowed())
     run_record.count_ended()
     return None
@@ -99,8 +100,8 @@ def _run_in_sandbox(
     }
     worker = [
         os.path.realpath(sys.executable),
-        "-I",
-        "-S",
+        "-I",  # isolated: without PYTHON* variables and the user's packages
+        "-S",  # without the module `site`: `settings["path"]` is the import path
         sandbox_worker.__file__,
         json.dumps(settings),
     ]
@@ -150,7 +151,9 @@ def confine_python() -> None:
 
     run_record.note(executed_by=CONFINED_BY)
     code_metrics_helper.check_correctness = check_correctness
-    # HELM's metric calls `Manager().list()` for a list of results that its process shares.
+    # HELM's metric for APPS starts a process, and shares a list of results with it, which it makes
+    # by `multiprocessing.Manager().list()`. In place of the module `multiprocessing`, the metric
+    # gets an object with `AppsProcess` and plain lists.
     manager = SimpleNamespace(list=list)
     code_metrics.multiprocessing = SimpleNamespace(Manager=lambda: manager, Process=AppsProcess)
 
@@ -169,7 +172,7 @@ def check_correctness(
         "timeout": timeout,
     }
     # With HELM's check, the worker ends itself after `timeout` + 1 seconds. This limit is later.
-    outcome = check_answer(question, timeout + 2)
+    outcome = check_answer(question, seconds=timeout + 2)
     if isinstance(outcome, dict) and outcome.keys() >= {"passed", "result"}:
         passed = bool(outcome["passed"])
         result = str(outcome["result"])
@@ -193,6 +196,13 @@ class AppsProcess:
     exitcode = 0  # HELM only logs it.
 
     def __init__(self, target: object, args: tuple[str, str, float, list[Any]]) -> None:  # noqa: ARG002 - HELM's call
+        """Store the arguments of HELM's function `target`, which is not called.
+
+        Args:
+            target: HELM's function.
+            args: the folder with the tests, the answer's program, the time limit of one test in
+                seconds, and the list to which the results are appended.
+        """
         self._root, self._completion, self._timeout, self._results = args
 
     def start(self) -> None:
@@ -205,7 +215,7 @@ class AppsProcess:
             "timeout": self._timeout,
             "seconds": APPS_LIMIT_S,
         }
-        results = check_answer(question, APPS_LIMIT_S)
+        results = check_answer(question, seconds=APPS_LIMIT_S)
         # The answer's program can write any text in place of results, and HELM's metric must not
         # fail on that text.
         if (
@@ -228,6 +238,8 @@ def confine_cpp() -> None:
     from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
     run_record.note(executed_by=CONFINED_BY)
+    # Replace the modules' names `subprocess` and `shutil` by objects with only the functions that
+    # HELM's metrics call.
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
     correct.shutil = SimpleNamespace(rmtree=lambda folder: sandbox.delete_folder(Path(folder)))
     # This metric needs packages that are seldom installed. Without them it runs no programs.
@@ -246,7 +258,7 @@ def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleName
     command can only write to the folder of PROGRAM.
     """
     seconds, *program = argv[1:]  # `argv[0]` is `timeout`: the sandbox has its own time limit.
-    folder = Path(program[-1]).parent.resolve()
+    folder = Path(program[-1]).parent.resolve()  # the last argument is PROGRAM in both forms
     is_compiler = len(program) > 1  # The compiler starts other programs.
     ended = _run_in_sandbox(
         folder,
@@ -276,6 +288,8 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
         ended = _run_in_sandbox(folder, program, seconds=ASSEMBLY_LIMIT_S, processes=True)
         if ended.returncode != 0:
             raise subprocess.CalledProcessError(returncode=1, cmd=list(argv), stderr="")
-        # A symbolic link in place of the output could name a file outside of the sandbox.
-        with os.fdopen(os.open(output, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        # A symbolic link in place of the output could name a file outside of the sandbox, so this
+        # function opens no link.
+        descriptor = os.open(output, os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, "rb") as file:
             assembly.write_bytes(file.read(MAX_ASSEMBLY))

@@ -25,33 +25,32 @@ from eval_factory.helm_plugin.patches import sql_worker
 from eval_factory.helm_plugin.session import run_record
 from eval_factory.tasks.upstreams import MEDHELM
 
-_START_LIMIT_S = 60.0  # the time limit for the start of a process that executes queries
 BY_SQL_WORKERS = (
     "processes of their own without keys, which open the database for reading only, "
     "with limits of time and memory"
 )
 """The means that confine a model's query, as the result's provenance lists them."""
+MAX_WORKERS = 4  # the maximum number of processes that execute queries
+_START_LIMIT_S = 60.0  # the time limit for the start of such a process
 # the limits of a query of Bird, Spider or the Czech bank
 QUERY_LIMIT_S = 30.0  # for a model's query, as in Bird's own evaluation; HELM has no limit
-GOLD_LIMIT_S = 300.0  # for the benchmark's own query
+GOLD_LIMIT_S = 300.0  # for the benchmark's own query, the gold query
 _MAX_RESULT = 20_000_000  # the maximum size of the rows, in bytes
-MAX_WORKERS = 4  # the maximum number of processes that execute queries
-TOTAL_LIMIT_S = 600.0
-"""The limit in ehr_sql for the sum of the times of a model's slow queries. A query is slow if it
-takes longer than SHORT_LIMIT_S.
-"""
-SHORT_LIMIT_S = 1.0  # the limit of each query in ehr_sql after TOTAL_LIMIT_S is used up
+# The limits of a model's queries of ehr_sql. A query is slow if it takes longer than SHORT_LIMIT_S.
+TOTAL_LIMIT_S = 600.0  # the limit for the sum of the times of all slow queries
+SHORT_LIMIT_S = 1.0
+"""The limit of each query after TOTAL_LIMIT_S is used up. Before, it is that of `sql_worker`."""
 
-# The pattern of a query between <sql> and </sql>; the slash of the closing tag may be missing.
+# HELM's pattern of a query between tags: "<sql>SELECT 1</sql>", "< SQL >SELECT 1<sql>"
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
-# The pattern of the language's name at the beginning of a code fence (```sql).
+# HELM's pattern of a line "sql", which is left of the code fence "```sql" without its backquotes
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
 _PASSED_VARIABLES = ("PATH", "LD_LIBRARY_PATH")
 """The environment variables of a process that executes queries. The run's API keys are not passed,
 so a model's query cannot read them.
 """
 
-Rows = list[tuple[Any, ...]]
+Rows = list[tuple[Any, ...]]  # the rows of a query's result, with a value for each column
 
 
 class QueryFailed(Exception):
@@ -88,10 +87,9 @@ class _Worker:
         process = self.process
         if process is None or process.poll() is not None:
             process = self._start()
-        question = (
-            json.dumps([f"{database.as_uri()}?mode=ro&immutable=1", query, seconds, max_size])
-            + "\n"
-        )
+        # Read-only, and without locks and files next to the database, which SQLite could write.
+        uri = f"{database.as_uri()}?mode=ro&immutable=1"
+        question = json.dumps([uri, query, seconds, max_size]) + "\n"
         try:
             process.stdin.write(question.encode())  # type: ignore[union-attr]
             process.stdin.flush()  # type: ignore[union-attr]
@@ -106,14 +104,17 @@ class _Worker:
             raise
 
     def _start(self) -> subprocess.Popen[bytes]:
+        """Start the process, and return it when it can execute queries."""
         self.end()  # closes the pipes of an earlier process that has ended
-        process = self.process = subprocess.Popen(
+        process = subprocess.Popen(
+            # "-I" and "-S": without PYTHON* variables and without installed packages
             [sys.executable, "-I", "-S", sql_worker.__file__],
             env={name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        with suppress(EOFError, TimeoutError):
+        self.process = process
+        with suppress(EOFError, TimeoutError):  # The process ended, or is too slow: see below.
             if _read_line(process, _START_LIMIT_S) == sql_worker.READY:
                 return process
         self.end()
@@ -142,7 +143,7 @@ def _read_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
     while not line.endswith(b"\n"):
         if not wait([pipe], max(0.0, deadline - time.monotonic())):
             raise TimeoutError
-        piece = os.read(pipe, 1 << 16)
+        piece = os.read(pipe, 65_536)
         if not piece:
             raise EOFError
         line += piece
@@ -220,8 +221,9 @@ def checked_database(database: Path) -> Path:
     return database
 
 
-# the values that ehr_sql's own evaluation fills in; see `as_evaluated`
-CURRENT_TIME = "'2105-12-31 23:59:00'"  # All records of the database are earlier.
+# The values that ehr_sql's own evaluation fills in a query; see `as_evaluated`. The time is later
+# than all records of the database. A vital sign has the (lower, upper) bounds of normal values.
+CURRENT_TIME = "'2105-12-31 23:59:00'"
 NORMAL_RANGES = {
     "temperature": (35.5, 38.1),
     "sao2": (95.0, 100.0),
@@ -232,8 +234,11 @@ NORMAL_RANGES = {
     "mean_bp": (60.0, 110.0),
 }
 
-_CURRENT_TIME = re.compile(r"\bcurrent_time\b", re.IGNORECASE)
+# "current_time", but not "current_timestamp"
+_CURRENT_TIME_WORD = re.compile(r"\bcurrent_time\b", re.IGNORECASE)
+# medhelm's pattern, which also matches the first letters of "current_timestamp"
 _CURRENT_TIME_ANYWHERE = re.compile("current_time", re.IGNORECASE)
+# "sao2_lower", "mean_bp_upper"
 _BOUND = re.compile(rf"\b({'|'.join(NORMAL_RANGES)})_(lower|upper)\b", re.IGNORECASE)
 
 
@@ -245,17 +250,21 @@ def as_evaluated(query: str) -> str:
     Lee et al., NeurIPS 2022). That evaluation also changes capitals and quotation marks. This
     function does not, because such a change can correct or break a model's query.
     """
-    query = _CURRENT_TIME.sub(CURRENT_TIME, query).replace("%j", "%J")
+    query = _CURRENT_TIME_WORD.sub(CURRENT_TIME, query).replace("%j", "%J")
     return _BOUND.sub(_value_of_bound, query)
 
 
 def _value_of_bound(match: re.Match[str]) -> str:
+    """Return the number for a match of `_BOUND`, such as 95.0 for `sao2_lower`."""
     lower, upper = NORMAL_RANGES[match[1].lower()]
     return str(lower if match[2].lower() == "lower" else upper)
 
 
 def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
     """Return HELM's annotation of an answer of ehr_sql, with further fields.
+
+    HELM's fields are `predicted_result`, `ground_truth_result` and `query_error`. The gold query is
+    the benchmark's own query. The further fields are:
 
     - `ground_truth_rows`: the rows of the gold query; None if the gold query failed.
     - `query_written`: True if the answer holds a query.
@@ -276,12 +285,12 @@ def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
     }
     evaluated_gold = as_evaluated(gold)
     evaluated = as_evaluated(predicted)
-    if (evaluated_gold, evaluated) != (gold, predicted):
-        predicted_rows, error = _rows_of_model_query(database, evaluated)
+    if evaluated_gold != gold or evaluated != predicted:
+        evaluated_rows, evaluated_error = _rows_of_model_query(database, evaluated)
         evaluated_gold_rows, _ = _rows_or_reason(database, evaluated_gold)
         annotation["as_evaluated"] = {
-            "predicted_result": predicted_rows or [],
-            "query_error": error,
+            "predicted_result": evaluated_rows or [],
+            "query_error": evaluated_error,
             "ground_truth_rows": evaluated_gold_rows,
         }
     return annotation
@@ -304,7 +313,7 @@ def _gold_results(database: Path, gold: str, instance: Any) -> tuple[Rows | None
 def query_annotation_of(text: str) -> dict[str, Any]:
     """Return the fields of ehr_sql's annotation that do not depend on the gold query.
 
-    `text` is an answer that is equal for every question.
+    `text` is an answer that is given to every question, so it is executed once for all questions.
 
     Raises:
         ValueError: the benchmark's own evaluation would change the query before executing it.
@@ -338,7 +347,7 @@ _slow_query_times: list[float] = []  # the seconds that each slow query of the m
 
 
 def _rows_of_model_query(database: Path, query: str) -> tuple[Rows | None, str | None]:
-    """Return the rows of a model's query, or None and the reason for the failure.
+    """Return the rows of a model's query of ehr_sql, or None and the reason for the failure.
 
     After many slow queries, the time limit of a query is shorter: thousands of queries that never
     end would take hours.
@@ -377,9 +386,11 @@ def _query_in(text: str) -> str:
     HELM would read the name `sql` of an empty code fence as a query. This function does not.
     """
     tagged = _SQL_TAG.search(text)
-    query = (tagged[1] if tagged else text).strip()
-    query = _FENCE_NAME.sub("", query.replace("`", "").strip())
-    return "" if query.strip().lower() == "sql" else query
+    query = tagged[1] if tagged else text
+    query = query.replace("`", "").strip()
+    query = _FENCE_NAME.sub("", query)
+    is_empty_fence = query.strip().lower() == "sql"
+    return "" if is_empty_fence else query
 
 
 def confine_bird_sql(_annotate: object) -> Any:
@@ -399,7 +410,7 @@ def confine_czech_bank_sql() -> None:
     helms_init = CzechBankQAAnnotator.__init__
 
     def init_without_connection(self: Any, file_storage_path: str) -> None:
-        helms_init(self, file_storage_path)
+        helms_init(self, file_storage_path)  # downloads the database and opens a connection
         self.database.close()
         self.database = Path(file_storage_path, "data", "czech_bank.db").absolute()
 
