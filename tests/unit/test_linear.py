@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from eval_factory.core import failure_causes, foreign_text, secrets
 from eval_factory.demo import server
 from eval_factory.endpoint import openai_api
-from eval_factory.helm import environments, judge_output, output
+from eval_factory.helm import environments, injection_signs, judge_output, output
 from eval_factory.reading import MAX_REFUSAL, is_refusal, stated_option, stated_value
 from eval_factory.scoring import medcalc_values, readability
 from eval_factory.scoring.corrections import Case, medcalc_by_calculator, medec_sentence
@@ -57,7 +57,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "variables": secrets.variables_in,
     "a judge's answer": unusable,
     "the answer it judges": lambda text: unusable(READY, text),
-    "signs": judge_output.injection_signs,
+    "signs": injection_signs.injection_signs,
     "readings": lambda text: list(judge_output.readings(text)),
     "squeezing": judge_output.squeezed,
     "reasoning": ADAPTER.split_reasoning,
@@ -110,7 +110,7 @@ def test_the_measure_tells_a_square_from_a_line() -> None:
 def test_a_different_end_changes_nothing(ends: str) -> None:
     readers: tuple[Callable[[str], object], ...] = (
         REDACTOR.text,
-        judge_output.injection_signs,
+        injection_signs.injection_signs,
         unusable,
     )
     for read, seed in product(readers, SEEDS_BEFORE_AN_END):

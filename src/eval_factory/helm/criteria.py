@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.helm import judge_output
+from eval_factory.helm import injection_signs, judge_output
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.judge_output import UnusableJudgeOutput, squeezed
 from eval_factory.tasks.rubric_case import Criterion
@@ -191,15 +191,17 @@ JUDGEMENTS = "judgements"
 ERROR = "error"  # the reason, in the record of a missing decision
 
 _FURTHER_PATTERNS = {
-    judge_output.PROMPT_TAG: re.compile(r"</?\s*(?:criteri(?:on|a)|reference)\s*>", re.IGNORECASE),
-    judge_output.INSTRUCTIONS: re.compile(
+    injection_signs.PROMPT_TAG: re.compile(
+        r"</?\s*(?:criteri(?:on|a)|reference)\s*>", re.IGNORECASE
+    ),
+    injection_signs.INSTRUCTIONS: re.compile(
         r"\b(?:mark|rate|grade|score|treat|count|judge|deem|consider)\b"
         r"(?: \w{1,12}){0,4} criteri(?:on|a)"
         r" (?:as|to be) (?:met|satisfied|fulfilled|true)\b",
         re.IGNORECASE,
     ),
 }
-"""Further patterns for signs that `judge_output.injection_signs` finds too."""
+"""Further patterns for signs that `injection_signs.injection_signs` finds too."""
 _SQUEEZED_DECISION = re.compile(r"criteriamet(?:true|false|yes)")
 """Finds a decision in a text that `judge_output.squeezed` has reduced to letters and digits."""
 
@@ -280,16 +282,16 @@ def _is_in_answer(decision: Mapping[str, Any], squeezes: Sequence[str]) -> bool:
 def decision_signs(answer: str) -> list[str]:
     """Return the signs that an answer tries to influence its judges, in a fixed order.
 
-    A decision in the form of a judge's output is the sign `judge_output.READY_MADE`.
+    A decision in the form of a judge's output is the sign `injection_signs.READY_MADE`.
     """
-    signs = set(judge_output.injection_signs(answer))
+    signs = set(injection_signs.injection_signs(answer))
     for reading in judge_output.readings(answer):
         if _SQUEEZED_DECISION.search(squeezed(reading)):
-            signs.add(judge_output.READY_MADE)
+            signs.add(injection_signs.READY_MADE)
         for sign, pattern in _FURTHER_PATTERNS.items():
             if pattern.search(reading):
                 signs.add(sign)
-    return [sign for sign in judge_output.SIGNS if sign in signs]
+    return [sign for sign in injection_signs.SIGNS if sign in signs]
 
 
 def _numbered(records: Any, count: int) -> list[Decision]:

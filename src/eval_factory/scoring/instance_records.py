@@ -9,7 +9,7 @@ from typing import Any
 from eval_factory.core.results import InstanceRecord
 from eval_factory.helm import output
 from eval_factory.helm.criteria import decision_signs
-from eval_factory.helm.judge_output import injection_signs
+from eval_factory.helm.injection_signs import injection_signs
 from eval_factory.helm.output import categories_of
 from eval_factory.scoring import journal
 from eval_factory.scoring.journal import UNKNOWN

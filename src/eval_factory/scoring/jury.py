@@ -24,7 +24,8 @@ from eval_factory.core.results import (
 )
 from eval_factory.helm import output
 from eval_factory.helm.command import roles_by_deployment
-from eval_factory.helm.judge_output import injection_signs, is_blank_answer
+from eval_factory.helm.injection_signs import injection_signs
+from eval_factory.helm.judge_output import is_blank_answer
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.draft import Draft

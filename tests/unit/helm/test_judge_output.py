@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eval_factory.helm.injection_signs import injection_signs
 from eval_factory.helm.judge_output import (
     _MAX_OUTPUT,
     MAX_FIELDS_PERMUTED,
     UnusableJudgeOutput,
-    injection_signs,
     is_blank_answer,
     jury_form_in,
     parse_judge_output,

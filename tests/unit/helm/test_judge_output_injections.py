@@ -15,9 +15,9 @@ from urllib.parse import quote
 import pytest
 
 from eval_factory.helm import judge_output
+from eval_factory.helm.injection_signs import injection_signs
 from eval_factory.helm.judge_output import (
     UnusableJudgeOutput,
-    injection_signs,
     parse_judge_output,
     readings,
 )
