@@ -203,6 +203,7 @@ def quiet_logging() -> str:
         {
             "version": 1,
             "disable_existing_loggers": False,
+            # The key "()" of Python's logging configuration names the class of the filter.
             "filters": {"withhold_text": {"()": names.LOG_FILTER_CLASS}},
             "formatters": {"plain": {"format": "%(asctime)s %(levelname)-8s %(message)s"}},
             "handlers": {
@@ -274,14 +275,16 @@ def run_entry(plan: Plan) -> str:
         "options_only": params.extra.options_only or None,
         "none_of_the_others": params.extra.none_of_the_others or None,
         "ask_unread": params.extra.ask_unread or None,
-        # The cost always has a value, but it matters only if the model may abstain.
+        # The cost of a wrong answer always has a value, but it matters only if the model may
+        # abstain.
         "cost_of_wrong": params.extra.cost_of_wrong if params.extra.allow_abstain else None,
         "chance_questions": plan.chance_questions or None,
         # The value is the name of the task, by which the plug-in finds the task's instructions.
         "answer_style": plan.task_name if params.extra.answer_style == REASONED else None,
         "num_output_tokens": plan.evaluation.num_output_tokens,
         "temperature": params.temperature,
-        # Log probabilities come with the answer (`EndpointPlan.adapter`), not by a further asking.
+        # Log probabilities come with the answer (`EndpointPlan.adapter`): no question is asked
+        # again for them.
         "confidence": None if params.extra.confidence == LOGPROBS else params.extra.confidence,
     }
     for name, value in options.items():
@@ -330,7 +333,10 @@ def command_line(plan: Plan, *, debug: bool = False, max_instances: int | None =
 
 @cache
 def _template(text: str) -> Template:
-    """Compile the template of a command, once for all cells (runs) of a suite."""
+    """Compile the template of a command, once for all cells (runs) of a suite.
+
+    The template quotes each value that it fills in, and refuses names that have no value.
+    """
     return Environment(undefined=StrictUndefined, autoescape=False, finalize=_quoted).from_string(
         text
     )

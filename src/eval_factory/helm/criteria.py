@@ -291,7 +291,7 @@ def decision_signs(answer: str) -> list[str]:
         for sign, pattern in _FURTHER_PATTERNS.items():
             if pattern.search(reading):
                 signs.add(sign)
-    return [sign for sign in injection_signs.SIGNS if sign in signs]
+    return [sign for sign in injection_signs.PATTERNS_BY_SIGN if sign in signs]
 
 
 def _numbered(records: Any, count: int) -> list[Decision]:

@@ -108,18 +108,21 @@ class _PlainCharacters(dict[int, str]):
 
 _PLAIN_CHARACTERS = _PlainCharacters()
 for _plain, _lookalikes in _LOOKALIKES.items():
-    _PLAIN_CHARACTERS |= dict.fromkeys(map(ord, _lookalikes), _plain)
+    for _lookalike in _lookalikes:
+        _PLAIN_CHARACTERS[ord(_lookalike)] = _plain
 
-# Several backslashes, because an escaped text may be escaped again.
+# Escapes may begin with several backslashes, because an escaped text may be escaped again.
+# "\u{41}", "\u0041", "\\x41": the letter A
 _ESCAPE = re.compile(r"\\{1,8}(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
-_ESCAPED_CHARACTER = re.compile(r"\\{1,8}([\"'/nrt])")
+_ESCAPED_CHARACTER = re.compile(r"\\{1,8}([\"'/nrt])")  # '\"', "\n"
 _WHITE_SPACE = {"n": "\n", "r": "\n", "t": "\t"}  # by the letter of the escape
+# "&#65;", "&#x41;", "&quot;"
 _HTML_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,31});")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?){8,}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")  # "eyJhY2N1cmFjeSI6NX0=" is '{"accuracy":5}'
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?){8,}")  # "7b 22 73 63 6f 72 65 22", "7b:22:73:..."
 _PRINTABLE = frozenset(range(32, 127)) | {9, 10, 13}  # ASCII, tab and line breaks
-_CLOSING_TAG = re.compile(r"</\w{1,80}>")
-_NOT_WORDS = re.compile(r"[\W_]+")
+_CLOSING_TAG = re.compile(r"</\w{1,80}>")  # "</score>"
+_NOT_WORDS = re.compile(r"[\W_]+")  # everything but letters and digits
 
 
 def readings(text: str) -> Iterator[str]:
@@ -164,7 +167,7 @@ def undisguised(text: str) -> str:
     if "&" in text:
         text = _HTML_ENTITY.sub(lambda match: html.unescape(match[0]), text)
     if "%" in text:
-        text = unquote(text)
+        text = unquote(text)  # "%22" becomes a quotation mark, as in URLs
     return text
 
 
@@ -283,7 +286,7 @@ def parse_judge_output(
     )
     # Drop the judge's further criteria, because HELM would include them in the mean.
     rated = {name: ratings[name] for name in criteria}
-    if not form.labels:  # a number stays as the judge wrote it
+    if not form.labels:  # Without labels, the judge wrote numbers, which stay as they are.
         return rated
     labelled = {}
     for name, rating in rated.items():

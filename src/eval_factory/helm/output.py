@@ -200,8 +200,8 @@ class JuryNames:
     """The names of a run's jury metric, of its annotation, and of its judges."""
 
     metric: str
-    annotation: str
-    judges: Mapping[str, str]  # the deployment of each judge, by the judge's name
+    annotation: str  # the jury's key in the annotations of an instance
+    judges: Mapping[str, str]  # the deployment of each judge, by the judge's name in annotations
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,8 @@ class HelmRun:
             if spec.class_name.endswith(names.JURY_METRIC_CLASS_SUFFIX):
                 models = spec.args["annotator_models"]
                 judges = {name: model["model_deployment"] for name, model in models.items()}
-                return JuryNames(spec.args["metric_name"], spec.args["scenario_name"], judges)
+                annotation = spec.args["scenario_name"]  # HELM's metric reads this annotation
+                return JuryNames(spec.args["metric_name"], annotation, judges)
         return None
 
     @property
@@ -418,7 +419,7 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
     if member is not None:
         list_begins = f'  "{member}": ['.encode()
         indentation = b"    "
-    entry_ends = re.compile(b"\n" + indentation + rb"}(,?)\n")
+    entry_ends = re.compile(b"\n" + indentation + rb"}(,?)\n")  # "\n  },\n"
     adapter = TypeAdapter(shape)
     try:
         with path.open("rb") as file:
@@ -504,7 +505,10 @@ def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
 
 
 def reason_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> str | None:
-    """Return the recorded reason why a judge did not judge an answer; None if none is recorded."""
+    """Return the recorded reason why a judge did not judge an answer; None if none is recorded.
+
+    The arguments are those of `judgement_of`.
+    """
     reasons = (annotations or {}).get(jury.annotation, {}).get(names.NOT_JUDGED)
     reason = reasons.get(judge) if isinstance(reasons, Mapping) else None
     return reason if isinstance(reason, str) else None
@@ -522,7 +526,7 @@ def judgement_of(
         annotations: the annotations of the instance, as HELM stores them; None: it has no
             annotations.
         jury: the names of the run's jury.
-        judge: the role of the judge.
+        judge: the judge's name in `jury.judges`.
     """
     judgement = (annotations or {}).get(jury.annotation, {}).get(judge)
     if isinstance(judgement, Mapping) and judgement:
@@ -545,7 +549,7 @@ def ratings_of(
         annotations: the annotations of the instance, as HELM stores them; None: it has no
             annotations.
         jury: the names of the run's jury.
-        judge: the role of the judge.
+        judge: the judge's name in `jury.judges`.
     """
     ratings = (annotations or {}).get(jury.annotation, {}).get(judge)
     if not isinstance(ratings, Mapping):
@@ -627,7 +631,7 @@ class LimitedRecords(HelmRecord):
 
 
 class DrawnSample(HelmRecord):
-    """The sample that `extra.stop_when` drew."""
+    """The sample of the instances that was drawn for `extra.stop_when`."""
 
     asked: int  # the number of instances in the sample
     of: int  # the number of all instances
@@ -646,7 +650,9 @@ class RunRecord(HelmRecord):
     judge_prompts: dict[str, tuple[str, ...]] = {}
     drawn_sample: DrawnSample | None = None
     judge_probe: dict[str, dict[str, Any]] = {}
-    """From an instance's id to the judges' annotations of a generic answer without content."""
+    """From an instance's id to the judges' annotations of `trivial_answers.PADDED_ANSWER`, a long
+    answer without content.
+    """
 
 
 def read_run_record(helm_dir: Path) -> RunRecord:
@@ -659,3 +665,27 @@ def read_run_record(helm_dir: Path) -> RunRecord:
     if file.is_file():
         return read_record(file, RunRecord)
     return RunRecord()
+
+
+@dataclass(frozen=True)
+class FurtherReply:
+    """The model's reply to a further turn, which asks how sure it is or which letter it means."""
+
+    text: str | None  # None if there is no reply
+    error: str | None  # the reason why there is no reply
+
+
+def read_replies(file: Path) -> dict[tuple[str, int], FurtherReply]:
+    """Return a dict from (instance id, number of the trial) to the reply to the further turn.
+
+    The dict is empty if the file does not exist or has another form.
+    """
+    try:
+        lines = json.loads(file.read_text(encoding="utf-8"))
+        replies = {}
+        for line in lines:
+            key = (str(line["instance"]), int(line["trial"]))
+            replies[key] = FurtherReply(text=line["reply"], error=line["error"])
+        return replies
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}

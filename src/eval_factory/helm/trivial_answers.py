@@ -48,7 +48,7 @@ SHORTEST_NAME = "shortest option"
 LENGTH_NAME = "length threshold"
 LEAD_NAME = "first sentences"
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")  # the space of "He coughs. He is 40.", or "\n"
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ def strategies(
         )
     most_important = (LEAD_NAME, EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME)
     ordered = []
-    for name in dict.fromkeys([*most_important, *by_name]):
+    names_in_order = dict.fromkeys([*most_important, *by_name])  # each name once
+    for name in names_in_order:
         if name in by_name:
             ordered.append(Strategy(name, tuple((answer,) for answer in by_name[name])))
     if labels:
@@ -229,17 +230,17 @@ def _majority_by_source(
         most_frequent = counts.most_common(1)[0][0]
         return lambda question: _answer_of(question, most_frequent)
 
-    is_shared = False
+    has_shared_source = False
     answers = list(fallback)
     for numbers in sources.values():
         if len(numbers) < 2:
             continue
-        is_shared = True
+        has_shared_source = True
         source_answers = _cross_fitted([questions[number] for number in numbers], fit_majority)
         for number, answer in zip(numbers, source_answers, strict=True):
             if answer is not None:
                 answers[number] = answer
-    if not is_shared:
+    if not has_shared_source:
         return None
     return tuple(answers)
 
@@ -299,20 +300,22 @@ def _hits_by_cut(
     The hits are the questions up to this length with the right answer `short_answer`, and the
     longer questions with another right answer.
     """
+    # for each question: (its length, True if its right answer is `short_answer`)
     rows = sorted(
         (measure(question.text), question.right[0] == short_answer) for question in fitted
     )
-    # the questions of any length whose right answer is `short_answer`
+    # the number of questions of any length whose right answer is `short_answer`; True counts as 1
     total = sum(is_short_answer for _, is_short_answer in rows)
-    up_to_cut = 0  # the questions up to the cut whose right answer is `short_answer`
+    hits_up_to_cut = 0  # the number of such questions up to the current length
     for count, (length, is_short_answer) in enumerate(rows, start=1):
-        up_to_cut += is_short_answer
+        if is_short_answer:
+            hits_up_to_cut += 1
         is_last_of_length = count == len(rows) or rows[count][0] > length
         if is_last_of_length:
             longer_questions = len(rows) - count
-            longer_misses = total - up_to_cut
+            longer_misses = total - hits_up_to_cut
             longer_hits = longer_questions - longer_misses
-            yield length, up_to_cut + longer_hits
+            yield length, hits_up_to_cut + longer_hits
 
 
 def _answer_of(question: AskedQuestion, text: str) -> str | None:
@@ -499,6 +502,8 @@ def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
         return None
 
 
+# The judges of a run may be probed: they rate a long and polite answer without content. A judge who
+# rates it well rewards length and tone. Unlike the answers above, it is rated by judges.
 PADDED_QUESTIONS = 10  # the number of questions to which judges rate the padded answer
 PADDED_NAME = "padded generic answer"
 PADDED_ANSWER = (
@@ -517,27 +522,3 @@ PADDED_ANSWER = (
     " further questions, do not hesitate to ask. "
     "I hope that this is of help to you, and I wish you all the best."
 )
-
-
-@dataclass(frozen=True)
-class FurtherReply:
-    """The model's reply to a further turn, which asks how sure it is or which letter it means."""
-
-    text: str | None  # None if there is no reply
-    error: str | None  # the reason why there is no reply
-
-
-def read_replies(file: Path) -> dict[tuple[str, int], FurtherReply]:
-    """Return a dict from (instance id, number of the trial) to the reply to the further turn.
-
-    The dict is empty if the file does not exist or has another form.
-    """
-    try:
-        lines = json.loads(file.read_text(encoding="utf-8"))
-        replies = {}
-        for line in lines:
-            key = (str(line["instance"]), int(line["trial"]))
-            replies[key] = FurtherReply(text=line["reply"], error=line["error"])
-        return replies
-    except (OSError, ValueError, TypeError, KeyError):
-        return {}

@@ -1,9 +1,12 @@
 """Asks the questions of a run in rounds, because a further turn can only follow an answer.
 
-Round 0 asks every question whose text depends on no answer: the original questions, and most of
-their further askings (`further_askings.py`). Each later round asks a further turn: a doubt, or a
-question about the confidence or about the letter of the chosen option. Round 1 also repeats
-questions in the same words, to measure chance.
+A further asking asks a question again in another form (`further_askings.py`). Round 0 asks every
+question whose text depends on no answer: the original questions, and most of their further askings.
+Each later round adds a further turn to a conversation: a pushback, which calls the answer into
+question, or a question about the confidence or about the letter of the chosen option.
+
+Round 1 also asks the chance repeats: questions in the same words, whose changed answers show how
+often an answer changes by chance.
 
 In this module, a "state" is HELM's `RequestState`: a question with the request that asks it and,
 later, the request's result.
@@ -133,7 +136,7 @@ class AskingExecutor:
         for state in scenario_state.request_states:
             by_round[_round_of(state)].append(state)
         blind_control = BlindControl(scenario_state.request_states, self._output_path)
-        answered = dict[AskingKey, RequestState]()
+        answered: dict[AskingKey, RequestState] = {}
         for round_number in sorted(by_round):
             states = by_round[round_number]
             to_ask = []
@@ -290,7 +293,8 @@ def chance_repeats(
     """Return the states that repeat a question to measure chance: at most `_chance_limit` states.
 
     Questions with an answer that is known to be right come first. Then come questions with an
-    answer that only HELM's later scoring can judge. Questions with a wrong answer are left out.
+    answer that only HELM's later scoring can judge. Questions with a wrong answer are left out,
+    because the repeats measure how many right answers turn wrong by chance.
     """
     known_right = []
     undecided = []
@@ -311,7 +315,7 @@ def chance_repeats(
 def _random_rank(state: RequestState) -> bytes:
     """Return a hash that puts questions in a random order, which is equal in every run."""
     key = _key(state)
-    return sha256(f"chance of {key.instance} {key.trial}".encode()).digest()
+    return sha256(f"chance of {key.instance} {key.trial}".encode()).digest()  # any fixed text
 
 
 def is_right(state: RequestState) -> bool | None:
@@ -351,9 +355,10 @@ def option_stated(state: RequestState) -> str | None:
     from eval_factory.reading import stated_option
 
     answer: str = state.result.completions[0].text.strip()
+    # the options by HELM, or those that the text of the question lists
     text_by_label = state.output_mapping or options_shown(state.instance.input.text)
     if not text_by_label:
-        # Without listed options, each reference is a label, such as "yes".
+        # Without listed options, each reference is a label, such as "yes", without a text.
         labels = [reference.output.text.strip() for reference in state.instance.references]
         text_by_label = dict.fromkeys(labels, "")
     if answer in text_by_label:
@@ -419,7 +424,7 @@ def with_further_turn(
 
 def _key_of_earlier_turn(state: RequestState) -> AskingKey:
     """Return the key of the asking whose answer the further turn follows."""
-    turn = asking_forms.turn_of(asking_name(state))
+    turn = asking_forms.turn_of(asking_name(state))  # 0 if the further turn is no pushback
     if turn > 1:
         return _key(state)._replace(asking=f"{asking_forms.PUSHBACK}{turn - 1}")
     return _original_key(state)

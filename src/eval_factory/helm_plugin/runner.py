@@ -65,7 +65,9 @@ _METHODS_WITH_LOG_PROBABILITIES = (
     "ranking_binary",
 )
 """Parts of the names of HELM's methods that need the log probabilities of a prompt."""
+# a character that a folder's name must not have: "/", ":", " "
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
+# "Request: Request(model='m', prompt='...", "[RequestState(instance=..."
 _PROMPT_IN_MESSAGE = re.compile(
     r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL
 )
@@ -132,7 +134,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         with UnscorableTracker(self._report_unscorable) as self._unscorable_tracker:
             super().run_one(run_spec)
         state = self._annotated
-        self._annotated = None
+        self._annotated = None  # frees the memory of the requests
         # Trivial answers are texts, so they have no scores if the task asks for pictures.
         if state is not None and run_spec.adapter_spec.image_generation_parameters is None:
             score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path))
@@ -276,7 +278,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """
         waiting_times = []  # in seconds
         for role, client in self._session.clients.items():
-            if (role == MODEL_ROLE) is of_model:
+            is_model = role == MODEL_ROLE
+            if is_model == of_model:
                 waiting_times.append(client.settling_s)
         time.sleep(max(waiting_times, default=0.0))
         count = self._session.archive_doubted(of_model=of_model)
@@ -324,8 +327,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _probe_judges(self, state: ScenarioState) -> None:
         """Let the judges rate an answer without content, and record the judges' verdicts.
 
-        The answer is rated as the answer to each of a few questions. If this fails, a warning is
-        emitted, and the run goes on.
+        The answer (`PADDED_ANSWER`) is rated as the answer to each of a few questions. If this
+        fails, a warning is emitted, and the run goes on.
         """
         originals = [
             request_state

@@ -105,10 +105,12 @@ class RunSpending:
         """
         if self._tracker is None:
             return
-        tokens = tokens_for_limit(completion.tokens, (prompt_size(body), completion.size))
+        sizes_in_bytes = (prompt_size(body), completion.size)
+        tokens = tokens_for_limit(completion.tokens, sizes_in_bytes)
         cost = cost_for_limit(completion.body.get("usage"), tokens, self._prices.get(role))
-        if cost is None:
-            self.is_countable = self._budget.max_cost is None
+        if cost is None:  # The cost of this answer is unknown.
+            has_cost_limit = self._budget.max_cost is not None
+            self.is_countable = not has_cost_limit
             cost = 0.0
         self.spend(tokens=sum(tokens), cost=cost)
 
@@ -168,12 +170,15 @@ class Session:
     jury_form: JuryForm = HELMS_FORM  # the form of the answers of this run's judges
     has_answers: bool = False  # True if the benchmark's data hold the answers
     asks_model: bool = True  # False: the run scores only answers of the response cache
+    # In this class, the key of a request or of an answer is its key in the response cache.
     not_stored: set[str] = field(default_factory=set)
     """The keys of requests without a stored answer, in a run that does not ask the model."""
     doubted: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """A role -> the keys of stored answers that may belong to another question."""
     waiting: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The key of a request that waits for a batch -> the request's line in the ledger."""
+    """The key of a request that waits for a batch -> the request's line for the batch ledger: its
+    `key`, its `role`, and the fields that `BatchedRole` passes to `wait`.
+    """
     limit_reached: str | None = None  # the name of the last limit that forbade a request
 
     def expect(self, role: str, count: int) -> None:
@@ -224,14 +229,15 @@ class Session:
         Returns:
             The number of archived answers.
         """
+        to_archive: list[tuple[str, str]] = []  # (role, key)
         with self.lock:
-            roles = [role for role in self.doubted if (role == MODEL_ROLE) is of_model]
-            archived: list[tuple[str, str]] = []
-            for role in roles:
-                archived += [(role, key) for key in sorted(self.doubted.pop(role))]
-        for role, key in archived:
+            for role in list(self.doubted):
+                is_model = role == MODEL_ROLE
+                if is_model == of_model:
+                    to_archive += [(role, key) for key in sorted(self.doubted.pop(role))]
+        for role, key in to_archive:
             self.clients[role].archive(key, DOUBTED)
-        return len(archived)
+        return len(to_archive)
 
     @cached_property
     def batches(self) -> BatchLedger:
@@ -339,6 +345,7 @@ def current_session() -> Session:
         return list(_sessions.values())[-1]
 
 
+# the question that is being judged in the current thread or greenlet, if any
 _judged: ContextVar[RequestState | None] = ContextVar("judged", default=None)
 
 

@@ -34,7 +34,7 @@ from eval_factory.core.results import REPEATS_MEAN, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
 from eval_factory.helm.metric_facts import chosen_main_metric
-from eval_factory.helm.trivial_answers import FurtherReply, read_replies
+from eval_factory.helm.output import FurtherReply, read_replies
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.asking_values import (
     FIRST_ASKING,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eval_factory.core.asked_again_records import Confidence, ConfidenceBin, Share
 from eval_factory.helm import names, output
-from eval_factory.helm.trivial_answers import FurtherReply, read_replies
+from eval_factory.helm.output import FurtherReply, read_replies
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import (
     MIN_CLUSTERS,

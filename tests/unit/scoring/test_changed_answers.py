@@ -11,7 +11,7 @@ from eval_factory.core.asked_again_records import BY_HELM, BY_READER, RightBy
 from eval_factory.core.results import REPEATS_MEAN
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
-from eval_factory.helm.trivial_answers import FurtherReply
+from eval_factory.helm.output import FurtherReply
 from eval_factory.scoring.changed_answers import Askings
 from eval_factory.scoring.confidence import ConfidenceOfAnswers
 from eval_factory.scoring.draft import Draft

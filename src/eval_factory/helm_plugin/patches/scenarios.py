@@ -60,13 +60,15 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs.get("cache_dir") is not None and datasets.config.HF_HUB_OFFLINE:
             # Offline, the prepared data are in HF_HOME, not in the scenario's own cache.
             kwargs["cache_dir"] = None
+        # A revision that HELM names is not replaced.
         pinned = _pinned.get(str(path)) if kwargs.get("revision") is None else None
         revision = {"revision": pinned} if pinned else {}
         try:
             builder = build(path, *args, **(kwargs | revision))
         except (datasets.exceptions.DatasetNotFoundError, ValueError) as error:
             # Offline, `datasets` chooses no configuration if a data set has several, as AIR-Bench.
-            # `load_dataset` passes None as the name if its caller chose no configuration.
+            # `load_dataset` passes None as the `name` of the configuration if its caller chose
+            # none.
             has_no_name = "name" in kwargs and kwargs["name"] is None
             must_choose = has_no_name and "There are multiple" in str(error)
             is_pin_unreadable = pinned is not None and any(
@@ -77,7 +79,7 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
             name = {"name": "default"} if must_choose else {}
             # This call passes no pinned revision, so it reads the newest revision.
             builder = build(path, *args, **(kwargs | name))
-        folder = str(builder.cache_dir)
+        folder = str(builder.cache_dir)  # `datasets` names the folder after the revision
         entry = {
             "id": str(path),
             "config": str(builder.config.name),
@@ -198,8 +200,9 @@ def name_failed_downloads(download: Callable[..., Any]) -> Callable[..., Any]:
             return download(source_url, target_path, unpack, **kwargs)
         except Exception as error:
             # HELM reports a failure of wget or gdown as a plain Exception with these words.
-            if not isinstance(error, OSError) and "Failed with exit code" not in str(error):
-                raise
+            is_of_program = "Failed with exit code" in str(error)
+            if not (is_of_program or isinstance(error, OSError)):
+                raise  # not a failed download
             step = "unpack it yourself as" if unpack else "put it yourself at"
             reason = str(error) if type(error) is Exception else f"{type(error).__name__}: {error}"
             raise DownloadError(
@@ -414,12 +417,16 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
     fields = self.get_columns_in_template(template)
 
     def rows() -> Iterator[dict[str, str]]:
-        return (dict(zip(columns, cells, strict=True)) for cells in rows_below(file))
+        """Yield the cells of each row by column. Each call reads the file again."""
+        for cells in rows_below(file):  # the rows below the header
+            yield dict(zip(columns, cells, strict=True))
 
     letters = _letters_of_table(rows(), template, fields, config.metrics)
     has_ids = _ID in columns and _are_usable_ids([row[_ID] for row in rows()])
     has_pictures = picture_root(output_path) is not None
-    prompt_columns = {*fields, *(picture_columns(columns) if has_pictures else ())}
+    prompt_columns = set(fields)
+    if has_pictures:
+        prompt_columns.update(picture_columns(columns))
     # The cells of these columns are not stored with the instance. The cluster is always stored,
     # because the result needs the clusters.
     not_stored = (prompt_columns - {CLUSTER}) | ANSWERS
@@ -507,14 +514,25 @@ def known_names(scenario: str, folder: Path) -> list[str] | None:
         scenario: the name of the scenario.
         folder: the folder of the scenario's files.
     """
-    lists = HelmRunSettings.from_environment(os.environ).file_lists
-    if lists is not None and (path := Path(lists) / f"{scenario}.json").is_file():
-        names = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["names"]]
-    elif network_guard.guard() is not None:
+    names = _names_in_bundle(scenario)
+    if names is None:
+        is_offline = network_guard.guard() is not None
+        if not is_offline:
+            return None
         names = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)
-    else:
-        return None
     return names if os.environ.get(ALL_FILES) == "1" else names[:LISTED_BY_GITHUB]
+
+
+def _names_in_bundle(scenario: str) -> list[str] | None:
+    """Return the names in the bundle's list of a scenario's files; None if there is no list."""
+    lists = HelmRunSettings.from_environment(os.environ).file_lists
+    if lists is None:
+        return None
+    file = Path(lists) / f"{scenario}.json"
+    if not file.is_file():
+        return None
+    document = json.loads(file.read_text(encoding="utf-8"))
+    return [str(name) for name in document["names"]]
 
 
 def list_files_without_github() -> None:

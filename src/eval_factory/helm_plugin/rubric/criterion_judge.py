@@ -2,9 +2,9 @@
 
 There are three kinds of judges:
 
-- the judges of HELM's juries;
-- the judges of a rubric, which decide about each criterion of each answer;
-- the judges of medhelm's HealthBench.
+- the judges of HELM's juries, which rate each answer (`ask_judges_in_parallel`);
+- the judges of a rubric, which decide about each criterion of each answer (`CriterionAnnotator`);
+- the judges of medhelm's HealthBench, which do the same (`ask_about_each_criterion`).
 
 All judges are asked in parallel, through eval-factory's client. The `parallelism` of a rubric's
 judge limits the judge's requests at the same time. In HELM's juries and in medhelm's annotators,
@@ -62,7 +62,7 @@ _Decision = dict[str, Any]
 """A judge's decision about a criterion, with the judge's explanation. In an annotation, a missing
 decision is a dict with the key `error`.
 """
-_Judgement = TypeVar("_Judgement")  # what a judge's output is read as: ratings, decisions or a mark
+_Judgement = TypeVar("_Judgement")  # the type of a judgement: ratings, decisions or a mark
 
 
 class NotJudged(str):
@@ -90,7 +90,8 @@ def judgement(
         prompt: the complete prompt for the judge.
         ask: the function that sends the requests.
         read: returns the judgement in the judge's output, or raises UnusableJudgeOutput.
-        role: the role of a rubric's judge; None for the other kinds of judges.
+        role: the role of a rubric's judge; None for the other kinds of judges, whose requests are
+            not counted in advance, and are not asked again if a filter removed the judgement.
         sample: the number of the model's answer; None if the model answered a question only once.
 
     Raises:
@@ -138,7 +139,10 @@ def _request_to_judge(model: str, deployment: str, prompt: str, sample: int | No
 
 
 def _archive(requests: Iterable[Request], role: str | None, deployment: str, reason: str) -> None:
-    """Archive the answers to the requests, so that the next run of the command asks again."""
+    """Archive the answers to the requests, so that the next run of the command asks again.
+
+    If `role` is None, the role is read from the arguments of the deployment's client.
+    """
     if role is None:
         role = get_model_deployment(deployment).client_spec.args["role"]
     client = current_session().clients[role]
@@ -179,11 +183,15 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
     def rate(name: str) -> dict[str, Any] | NotJudged:
         judge = judges[name]
         return judgement(
-            judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read
+            judge.model_name,
+            judge.model_deployment,
+            prompt,
+            ask=self._auto_client.make_request,
+            read=read,
         )
 
     annotation: dict[str, Any] = {"prompt_text": prompt}
-    missing: dict[str, str] = {}
+    missing: dict[str, str] = {}  # name of a judge -> the reason why the judge is missing
     with verdict_by(schema):
         outcomes = map_at_once(rate, list(judges), at_once=len(judges))
     for name, outcome in zip(judges, outcomes, strict=True):
@@ -211,9 +219,9 @@ def _note_prompt(annotation: str, template: str, schema: Schema, deployment: str
 class _Judge:
     """A judge of a rubric."""
 
-    name: str
-    deployment: str
-    role: str
+    name: str  # the judge's key in annotations
+    deployment: str  # HELM's name of the judge's endpoint
+    role: str  # the key of the judge's client in the session; usually equal to `name`
     parallelism: int  # the maximum number of requests at the same time
 
 
@@ -281,7 +289,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         # for each answer, for each criterion: a dict from the name of a judge to the decision
         decided: list[list[dict[str, _Decision]]] = []
         for state in request_states:
-            decided.append([{} for _ in rubric_criteria(state)])
+            decided.append([{} for _ in rubric_criteria(state)])  # filled below
         # Store decisions in the order of the judges, not of their arrival, so that equal decisions
         # give byte-equal files.
         for judge, decisions_by_question in zip(self._judges, decisions_by_judge, strict=True):
@@ -435,8 +443,10 @@ def ask_about_each_criterion(
     extra: Mapping[str, Any] = state.instance.extra_data or {}
     turns = [*(state.instance.input.messages or []), {"content": answer, "role": "assistant"}]
     conversation = "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns)
-    template = self._prompt_template.replace("<<conversation>>", conversation)
-    prompts = [template.replace("<<rubric_item>>", str(item)) for item in extra["rubrics"]]
+    prompt_of_answer = self._prompt_template.replace("<<conversation>>", conversation)
+    prompts = []  # one for each criterion
+    for item in extra["rubrics"]:
+        prompts.append(prompt_of_answer.replace("<<rubric_item>>", str(item)))
     physicians_answer = extra.get("physician_response") if professional else None
     mark_prompts = []  # at most one prompt, which asks for the comparison
     if physicians_answer is not None:
@@ -464,15 +474,16 @@ def ask_about_each_criterion(
                 read=_read_mark if is_mark else read_decision,
             )
 
+    # Each judge is asked for a decision about each criterion, and then for the mark, if any.
     questions = list(product(self._annotator_models, (*prompts, *mark_prompts)))
-    outcomes: dict[str, list[_Decision | NotJudged]] = {name: [] for name in self._annotator_models}
     decisions = map_at_once(ask, questions, at_once=len(questions))
-    for (name, _), decision in zip(questions, decisions, strict=True):
+    outcomes: dict[str, list[_Decision | NotJudged]] = {name: [] for name in self._annotator_models}
+    for (name, _prompt), decision in zip(questions, decisions, strict=True):
         outcomes[name].append(decision)
     return _scored_annotation(
         outcomes,
         extra["rubrics"],
-        helms.calculate_score,
+        score_of=helms.calculate_score,
         has_mark=bool(mark_prompts),
         professional=professional,
     )
@@ -509,12 +520,15 @@ def _scored_annotation(
             )
             continue
         scored_decisions = [*scored_decisions, *judged] if professional else judged
+        # The formula reads only the first `len(rubrics)` decisions. For HealthBench Professional,
+        # these are always the decisions of the first judge, and never a mark.
         score = score_of(list(rubrics), scored_decisions)
         if score is None:
             missing[name] = "medhelm's formula gives no score if the points of a rubric add up to 0"
             continue
         if has_mark:
-            # The rubric score is a number up to 1, and the mark is a number up to 10.
+            # The rubric score is a number up to 1, and the mark is a number up to 10. A mark has
+            # the form of a decision (`_read_mark`), and stands after the decisions.
             mark = judged[-1]["criteria_met"]
             score = (score + mark / 10) / 2
         annotation[name] = {"accuracy": {"score": score, "criteria": scored_decisions}}
