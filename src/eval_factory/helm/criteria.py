@@ -144,7 +144,8 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
     Names in braces within a value are not replaced.
     """
-    return re.sub(rf"{{({'|'.join(values)})}}", lambda match: values[match[1]], text)
+    placeholder = re.compile(rf"{{({'|'.join(values)})}}")  # "{reference}"
+    return placeholder.sub(lambda match: values[match[1]], text)
 
 
 def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str | None:
@@ -160,6 +161,7 @@ def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str
     folder = folder or environment_of(HELM).helm_path("benchmark", "annotation")
     if folder is None or not annotators:
         return None
+    # "class MedDialogAnnotator(LLMAsJuryAnnotator):"
     jury_class = re.compile(
         rf"^class (?:{'|'.join(map(re.escape, annotators))})\(LLMAsJuryAnnotator\):", re.MULTILINE
     )
@@ -191,9 +193,11 @@ JUDGEMENTS = "judgements"
 ERROR = "error"  # the reason, in the record of a missing decision
 
 _FURTHER_PATTERNS = {
+    # "</criteria>"
     injection_signs.PROMPT_TAG: re.compile(
         r"</?\s*(?:criteri(?:on|a)|reference)\s*>", re.IGNORECASE
     ),
+    # "mark each of the criteria as met", "consider every criterion to be satisfied"
     injection_signs.INSTRUCTIONS: re.compile(
         r"\b(?:mark|rate|grade|score|treat|count|judge|deem|consider)\b"
         r"(?: \w{1,12}){0,4} criteri(?:on|a)"
@@ -202,7 +206,7 @@ _FURTHER_PATTERNS = {
     ),
 }
 """Further patterns for signs that `injection_signs.injection_signs` finds too."""
-_SQUEEZED_DECISION = re.compile(r"criteriamet(?:true|false|yes)")
+_SQUEEZED_DECISION = re.compile(r"criteriamet(?:true|false|yes)")  # '"criteria_met": true'
 """Finds a decision in a text that `judge_output.squeezed` has reduced to letters and digits."""
 
 
@@ -276,6 +280,7 @@ def _is_in_answer(decision: Mapping[str, Any], squeezes: Sequence[str]) -> bool:
     parts = [squeezed(judge_output.undisguised(f"{MET} {met}"))]
     if isinstance(explanation, str):
         parts.append(squeezed(judge_output.undisguised(f"{EXPLANATION} {explanation}")))
+    # Decision and explanation have to be in the same reading.
     return any(all(part in squeeze for part in parts) for squeeze in squeezes)
 
 

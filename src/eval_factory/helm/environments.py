@@ -1,6 +1,7 @@
 """Finds the installed version of an upstream, and the packages that its runs import.
 
-There are up to three environments. crfm-helm is installed in eval-factory's own environment.
+An upstream is a published version of HELM: the package crfm-helm or the package medhelm. There are
+up to three environments. crfm-helm is installed in eval-factory's own environment.
 medhelm has another environment, because both packages install the import name `helm`. The packages
 for HEIM's metrics of pictures are in a third environment, with a second crfm-helm.
 
@@ -301,6 +302,7 @@ def install_command(requirements: Iterable[str], python: str) -> str:
     return shlex.join(["uv", "pip", "install", "--python", python, *packages])
 
 
+# "No module named 'spacy.util'", "dependency pandas is not installed", "needs torch"
 _MODULE = re.compile(
     r"No module named '([\w.]+)'|dependency ([\w.-]+) is not installed|needs (torch)"
 )

@@ -84,6 +84,9 @@ _RUBRIC_METRICS = (
     rubric_case.DIAGNOSIS_METRIC,
 )
 _UNCLIPPED_SUFFIXES = (rubric_case.UNCLIPPED, rubric_case.JUDGE_CORRECTED)
+_UNCLIPPED_METRICS = tuple(
+    metric + suffix for metric, suffix in product(_RUBRIC_METRICS, _UNCLIPPED_SUFFIXES)
+)
 
 _FACTS = {
     **dict.fromkeys(_MATCH_METRICS, _SHARE),
@@ -117,7 +120,7 @@ _FACTS = {
     **dict.fromkeys(
         (*_RUBRIC_METRICS, "health_bench_score", "health_bench_professional_score"), POINTS
     ),
-    **dict.fromkeys(map("".join, product(_RUBRIC_METRICS, _UNCLIPPED_SUFFIXES)), UNCLIPPED_POINTS),
+    **dict.fromkeys(_UNCLIPPED_METRICS, UNCLIPPED_POINTS),
     rubric_case.PROFESSIONAL_METRIC + rubric_case.LENGTH_ADJUSTED: UNCLIPPED_POINTS,
     **dict.fromkeys(("sct_score", "sct_expert_set_membership", *CONCORDANCE_METRICS), _SHARE),
     # The first is the share of the questions that the model took for answerable. The second is the
@@ -132,6 +135,7 @@ _FACTS = {
     "summarization_compression": MetricFacts(unit="ratio"),
 }
 
+# the end of "exact_match.lenient", "sct_score.corrected.repeats_mean"
 _ADDED_SUFFIXES = (
     r"(?:\.(?:corrected|lenient|reasoned|with_asked|helm|all_judges|all_orders|repeats_mean))+$"
 )
@@ -244,7 +248,8 @@ def _undeclared_main_metric(run_spec: str, labels: Sequence[str]) -> str | None:
             return name
     for label in labels:
         # A label of the main split has no `@`, except in a metric's name, where a number follows
-        # (NDCG@10).
-        if "@" not in label or label.rpartition("@")[2].isdigit():
+        # (NDCG@10). The label of another split is `metric@split`.
+        _, at_sign, end = label.rpartition("@")
+        if not at_sign or end.isdigit():
             return label
     return None

@@ -27,7 +27,8 @@ ALL_METRICS_OF = "all_metrics_of_"  # the beginning of the names of the tables w
 _OTHER_EVALUATIONS = "other_evaluations"
 """The name of the group that contains every group that HELM's schema lacks."""
 
-_PLAIN = re.compile(r"[\w.@+:,=() -]+", re.ASCII)
+_PLAIN = re.compile(r"[\w.@+:,=() -]+", re.ASCII)  # "NDCG@10", but not "${...}"
+# a character that a file's name must not have: "/", ":", " "
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.@+,=-]", re.ASCII)
 _MAX_NAME = 80  # characters
 

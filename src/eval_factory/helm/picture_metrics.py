@@ -28,9 +28,9 @@ def path_of(weights: Weights, env: Mapping[str, str]) -> Path:
     root, _, path = weights.file.partition(":")  # such as `torch:NAME`; `roots` has each root
     home = Path.home()
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
-    hub = env.get("HF_HUB_CACHE") or Path(env.get("HF_HOME") or cache / "huggingface") / "hub"
+    hugging_face_home = Path(env.get("HF_HOME") or cache / "huggingface")
     roots = {
-        "hub": Path(hub),
+        "hub": Path(env.get("HF_HUB_CACHE") or hugging_face_home / "hub"),
         "torch": cache / "torch" / "hub" / "checkpoints",
         "home": home,
         "heim": weights_folder(),

@@ -47,7 +47,8 @@ SHORT_ANSWER_INSTRUCTIONS = {
 """A language -> the instruction. The English text is the instruction of HELM's vqa_rad."""
 PICTURES = "pictures"  # the name of the folder with the pictures, within the scenario's data
 FIRST_LINE = r"\A(.*?)[^\S\n]*(?:\n|\Z)"
-"""A pattern for the label in an answer: the first line without white space at its end.
+r"""A pattern for the label in an answer: the first line without white space at its end, such as "B"
+in "B  \nbecause ...". `[^\S\n]` is white space but no line break.
 
 HELM's adapter for choices with pictures sends no stop sequence, so lines may follow the label.
 """
@@ -82,7 +83,7 @@ class ChoiceScenario(helm_scenario.Scenario):  # type: ignore[misc]
     def get_instances(self, output_path: str) -> list[helm_scenario.Instance]:
         form, _, part = self._published.partition(":")
         picture_folder = Path(output_path) / PICTURES
-        instances = list[helm_scenario.Instance]()
+        instances: list[helm_scenario.Instance] = []
         files = self._question_files(output_path, form, part)
         for file in files:
             content = read_choice_file(file, form, picture_folder)
@@ -228,13 +229,19 @@ def _register(
         return _run_spec(name, _scenario_spec(name, published, data_path), adapter, metrics)
 
 
-_register("medxpertqa_text", "medxpertqa")
-_register("metamedqa", "metamedqa")
-_register("medexqa", "medexqa")
-_register("m_arc", "m_arc")
-_register("longhealth", "longhealth")  # LongHealth's task 1, over all documents of a patient
-_register("medxpertqa_mm", "medxpertqa_mm", _CHOICES_WITH_PICTURES_ADAPTER)
-_register("path_vqa", "path_vqa", _short_answer_adapter("en"), _SHORT_ANSWER_METRICS)
+_register("medxpertqa_text", published="medxpertqa")
+_register("metamedqa", published="metamedqa")
+_register("medexqa", published="medexqa")
+_register("m_arc", published="m_arc")
+# LongHealth's task 1, over all documents of a patient
+_register("longhealth", published="longhealth")
+_register("medxpertqa_mm", published="medxpertqa_mm", adapter=_CHOICES_WITH_PICTURES_ADAPTER)
+_register(
+    "path_vqa",
+    published="path_vqa",
+    adapter=_short_answer_adapter("en"),
+    metrics=_SHORT_ANSWER_METRICS,
+)
 
 
 @run_spec_function("careqa")  # type: ignore[untyped-decorator]
@@ -280,7 +287,7 @@ def _with_own_pictures(run_spec: RunSpec, folder: str) -> RunSpec:
     a palette, or of 16 bits.
     """
     # The published files of vqa_rad and of path_vqa have the same form.
-    scenario = _scenario_spec(run_spec.groups[0], "path_vqa", folder)
+    scenario = _scenario_spec(run_spec.groups[0], published="path_vqa", data_path=folder)
     return replace(run_spec, scenario_spec=scenario)
 
 

@@ -90,7 +90,8 @@ def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
     table = packaged("data/sources.yml")
     url_by_file = {}
     for entry in table["tasks"][task]["files"]:
-        if entry.get("when", part) == part:
+        part_of_file = entry.get("when")
+        if part_of_file is None or part_of_file == part:
             url = entry["url"].format_map(table["origins"])
             url_by_file[Path(output_path) / entry["path"]] = url
     for file, url in url_by_file.items():
@@ -103,6 +104,7 @@ def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
 def picture_root(output_path: str) -> Path | None:
     """Return the folder to which the rows' picture names are relative; None without pictures.
 
+    The folder is that of the user's table, whose path benchmark.yaml states as `pictures_beside`.
     `output_path` is the folder in which HELM stores the scenario's data.
     """
     # HELM stores the data three levels below eval-factory's output folder.

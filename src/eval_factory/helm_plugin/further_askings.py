@@ -97,7 +97,7 @@ class FurtherAsking(Perturbation):  # type: ignore[misc]
 
 class OtherWords(FurtherAsking):
     """A perturbation that changes the words of a question, as a family of `tasks/perturbations.py`
-    does.
+    does (such as `typos`).
 
     A question that the family does not change is not asked again, because HELM skips unchanged
     instances.
@@ -376,6 +376,7 @@ _register_askings("perturb", _other_words_askings)
 _register_askings("pushback", _pushback_askings)
 _register_askings("chance_questions", _same_words_asking)
 _register_askings("blind_control", _blind_askings)
+# The last three options are only set to switch them on, so their value is not read.
 _register_askings("options_only", lambda *_: [perturbation_spec(OptionsOnly)])
 _register_askings("none_of_the_others", lambda *_: [perturbation_spec(NoneOfTheOthers)])
 _register_askings(

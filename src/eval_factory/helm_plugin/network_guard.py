@@ -87,22 +87,28 @@ class NetworkGuard:
         """
         if not event.startswith("socket."):
             return
-        # Python's table of audit events lists the arguments of each event.
+        # The arguments of each event are those of Python's table of audit events. The address of
+        # an internet socket is a tuple, which begins with (host, port).
         if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
-            self._check_address(arguments[1])
+            _socket, address = arguments[:2]
+            self._check_address(address)
         elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
             host = normal_host_name(arguments[0])
             # A numeric address needs no look-up; its connection is checked later.
-            if not self._is_known(host) and _parsed_address(host) is None:
+            is_name = _parsed_address(host) is None
+            if is_name and not self._is_known(host):
                 self._refuse(host)
         elif event == "socket.gethostbyaddr":
             self._check_reverse_lookup(arguments[0])
         elif event == "socket.getnameinfo":
-            self._check_reverse_lookup(arguments[0][0])
+            (address,) = arguments
+            self._check_reverse_lookup(address[0])
         elif event == "socket.__new__":
-            self._check_family(arguments[1])
+            _socket, family = arguments[:2]
+            self._check_family(family)
         elif event == "socket.bind":
-            self._check_family(arguments[0].family)
+            bound_socket = arguments[0]
+            self._check_family(bound_socket.family)
 
     def _check_address(self, address: object) -> None:
         """Refuse a connection to an address that is not allowed."""
@@ -120,11 +126,9 @@ class NetworkGuard:
         """
         host = normal_host_name(name)
         address = _parsed_address(host)
-        if (
-            not self._is_known(host)
-            and host not in self._learned
-            and (address is None or not address.is_loopback)
-        ):
+        is_known = self._is_known(host) or host in self._learned
+        is_loopback = address is not None and address.is_loopback
+        if not (is_known or is_loopback):
             self._refuse(host)
 
     def _is_known(self, host: str) -> bool:
@@ -219,7 +223,7 @@ def set_variables_of_settings_file(argv: Sequence[str], env: MutableMapping[str,
         env: the environment variables to change.
     """
     if SETTINGS in env:
-        return
+        return  # eval-factory started this process
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     # The folder of the model files, with HELM's default.
     parser.add_argument("--local-path", default="prod_env")
@@ -232,7 +236,11 @@ def set_variables_of_settings_file(argv: Sequence[str], env: MutableMapping[str,
     if settings.proxies is not None:
         # Keep only the proxies of the endpoints, with the addresses that the shell sets. Other
         # connections must not use a proxy.
-        proxies = {url: proxy for url in settings.proxies if (proxy := proxy_from_environment(url))}
+        proxies = {}
+        for url in settings.proxies:
+            proxy = proxy_from_environment(url)
+            if proxy:
+                proxies[url] = proxy
         settings = replace(settings, proxies=proxies)
         for name in PROXY_VARIABLES:
             env.pop(name, None)

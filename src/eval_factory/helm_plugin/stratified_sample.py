@@ -162,6 +162,7 @@ def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
     # changes the shares of the other strata, so repeat until no such stratum is left.
     while each_can_have_one:
         total = sum(large_strata.values())
+        # The proportional share is `count * remaining_size / total`; integers avoid rounding.
         small = {name for name, count in large_strata.items() if count * remaining_size < total}
         if not small:
             break

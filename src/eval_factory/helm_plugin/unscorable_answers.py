@@ -140,7 +140,8 @@ class UnscorableTracker:
         The caller must have acquired the lock.
         """
         scorable = 0  # the number of answers that are scored already, or may still be scored
-        for state in self._state.request_states if self._state else ():
+        states = self._state.request_states if self._state else []
+        for state in states:
             has_answer = state.result and state.result.success
             if has_answer and _key_of(state) not in self._reasons:
                 scorable += 1
@@ -176,8 +177,8 @@ def _key_of(state: RequestState) -> _Key:
 def _cannot_come_from_an_answer(error: Exception) -> bool:
     """Return True if the error, or one of its causes, is an error that no answer can cause."""
     for cause in causes(error):
-        # NLTK raises a plain LookupError if its data are missing. The subclasses KeyError and
-        # IndexError may be caused by an answer.
+        # NLTK raises a plain LookupError if its data are missing. `isinstance` is not used here,
+        # because an answer may cause the subclasses KeyError and IndexError.
         if isinstance(cause, _ENVIRONMENT_ERRORS) or type(cause) is LookupError:
             return True
     return False
@@ -244,6 +245,7 @@ def isolate_among_all_answers(helms_evaluate: Callable[..., Any]) -> Callable[..
             except Exception:
                 if not _active_trackers:
                     raise
+            # An answer caused the error: find all such answers, and replace them by empty answers.
             tracker = _active_trackers[-1]
             metric = type(self).__name__
             scorable = list(states)

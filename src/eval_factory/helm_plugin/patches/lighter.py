@@ -69,6 +69,7 @@ def extract_statistics(summary: Sequence[str], source: Sequence[str]) -> dict[st
     lengths = list(fragments(lower_summary, lower_source))
     return {
         "coverage": sum(lengths) / token_count,
+        # Each of the `length` tokens of a fragment belongs to a fragment of `length` tokens.
         "density": sum(length**2 for length in lengths) / token_count,
         "compression": len(source) / token_count,
     }
@@ -116,7 +117,7 @@ def _put_placeholder(name: str, **members: Any) -> None:
 
 
 class _NeedsTorch:
-    """A placeholder for a class that needs torch; creating an instance raises an error."""
+    """A placeholder for a class that HELM only imports; creating an instance raises an error."""
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise ModuleNotFoundError("this metric needs torch")
@@ -187,7 +188,7 @@ def replace_missing_summ_eval() -> bool:
     """
     if _is_installed("summ_eval") and _is_installed("gin"):  # summ-eval imports gin.
         return False
-    _put_placeholder("summ_eval", __path__=[])
+    _put_placeholder("summ_eval", __path__=[])  # Python takes a module with `__path__` as a package
     _put_placeholder("summ_eval.data_stats_metric", DataStatsMetric=DataStatsMetric)
     return True
 
@@ -266,6 +267,7 @@ def import_metrics_without_what_few_runs_use() -> bool:
     vars(calibration)["__getattr__"] = lambda name: getattr(
         importlib.import_module("calibration"), name
     )
+    # The scenario of MATH imports these two names, and uses them only when it loads its data.
     vars(datasets).update(load_dataset=None, DatasetDict=None)
     with patched_modules({"calibration": calibration, "datasets": datasets}):
         importlib.import_module("helm.benchmark.metrics.basic_metrics")
@@ -315,7 +317,8 @@ def import_only_the_run_specs_that_are_asked(
             if name in index:
                 importlib.import_module(f"helm.benchmark.run_specs.{index[name].module}")
         # `run_specs` is empty if the arguments of helm-run do not show the run specs.
-        if not run_specs or not run_specs <= registered.keys():
+        are_all_registered = run_specs <= registered.keys()
+        if not (run_specs and are_all_registered):
             discover_all()
 
     return discover
@@ -359,7 +362,7 @@ def asked_in_one_thread(in_threads: Callable[..., list[Any]]) -> Callable[..., l
     def parallel_map(
         process: Callable[[Any], Any], items: list[Any], parallelism: int
     ) -> list[Any]:
-        if parallelism == 1:
+        if parallelism == 1:  # HELM's function then uses no further thread.
             return in_threads(process, items, parallelism)
         # Exclude the loaded modules from garbage collection. A collection would visit them for
         # 20 ms while requests wait.
@@ -375,4 +378,5 @@ def one_window_service(build: Callable[..., Any]) -> Any:
 
     HELM's metrics ask the factory for an equal window service at every request.
     """
-    return staticmethod(lru_cache(maxsize=32)(build))
+    cached_build = lru_cache(maxsize=32)(build)
+    return staticmethod(cached_build)  # the factory is a static method of HELM's class

@@ -66,6 +66,7 @@ def humaneval(question: dict[str, Any]) -> Any:
     """Return the result of HELM's check of one completion of HumanEval."""
     from helm.benchmark.metrics import code_metrics_helper as helper
 
+    # HELM's check starts a process, which appends its reasons to a `multiprocessing` list.
     helper.multiprocessing = types.SimpleNamespace(
         Manager=lambda: types.SimpleNamespace(list=ReasonList), Process=SameProcess
     )

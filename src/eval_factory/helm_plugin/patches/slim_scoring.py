@@ -107,6 +107,8 @@ class PackedStats(Sequence[Any]):
 _names_in_context: dict[Any, tuple[Any, ...]] = {}
 """A dict from a context and the names of statistics to HELM's `MetricName` objects with this
 context. The statistics of many instances share such a tuple of objects.
+
+A context is HELM's `MetricContext`: the split, the sub-split and the perturbation of an instance.
 """
 
 
@@ -190,10 +192,10 @@ def _evaluate_packed(helms_evaluate: Callable[..., Any]) -> Callable[..., Any]:
 def _totals(metric_object: Any, stats_by_instance: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
     """Return the statistics of one trial by name, computed by HELM's steps in HELM's order."""
     totals = _merged(stats_by_instance.values())
-    # dicts from a context to its statistics: to their totals by name, and to the statistics of each
-    # of its instances
-    totals_in_context = defaultdict[Any, dict[Any, Any]](dict)
-    instances_in_context = defaultdict[Any, dict[Any, Any]](dict)
+    # a context -> the totals of its statistics by name
+    totals_in_context: dict[Any, dict[Any, Any]] = defaultdict(dict)
+    # a context -> the statistics of each of its instances
+    instances_in_context: dict[Any, dict[Any, Any]] = defaultdict(dict)
     for name, stat in totals.items():
         totals_in_context[MetricContext.from_metric_name(name)][name] = stat
     for instance, stats in stats_by_instance.items():
@@ -228,9 +230,9 @@ def _merged(stats_of_instances: Iterable[Sequence[Any]]) -> dict[Any, Any]:
     return totals
 
 
-_WORST_CASE_KINDS = tuple(
-    PerturbationDescription(name=kind, computed_on=PERTURBATION_WORST, **{kind: True})
-    for kind in ("robustness", "fairness")
+_WORST_CASE_KINDS = (
+    PerturbationDescription(name="robustness", computed_on=PERTURBATION_WORST, robustness=True),
+    PerturbationDescription(name="fairness", computed_on=PERTURBATION_WORST, fairness=True),
 )
 
 
@@ -244,10 +246,13 @@ def _faster_worst_cases(helms_function: Callable[..., list[Any]]) -> Callable[..
     def compute(per_instance_stats: Mapping[Any, Sequence[Any]]) -> list[Any]:
         ids = {instance.id for instance in per_instance_stats}
         has_one_case_each = None not in ids and len(ids) == len(per_instance_stats)
-        if not has_one_case_each or not all(map(_is_plain, per_instance_stats.values())):
+        are_plain = all(map(_is_plain, per_instance_stats.values()))
+        if not (has_one_case_each and are_plain):
             return helms_function(per_instance_stats)
         worst: dict[Any, Any] = {}
-        for stats in filter(len, per_instance_stats.values()):
+        for stats in per_instance_stats.values():
+            if len(stats) == 0:
+                continue  # an empty list, which is not packed
             for name, value in zip(stats.names, stats.values, strict=True):  # type: ignore[attr-defined]
                 if value is not None:
                     worst.setdefault(name, Stat(name)).add(value)
@@ -283,13 +288,15 @@ def write_json(tree: Any, file: TextIO) -> None:
     if fields is None:
         _write_value(tree, "\n", file)
         return
-    separator = "{"
+    separator = "{"  # before the first field; a comma before each other field
     for name, key in fields:
-        if (value := getattr(tree, name)) is not None:
+        value = getattr(tree, name)
+        if value is not None:
             file.write(f"{separator}\n  {key}")
             _write_value(value, "\n  ", file)
             separator = ","
-    file.write("{}" if separator == "{" else "\n}")
+    is_empty = separator == "{"
+    file.write("{}" if is_empty else "\n}")
 
 
 def _write_value(value: Any, newline: str, file: TextIO) -> None:
@@ -324,19 +331,21 @@ def _json_text(value: Any, newline: str) -> str:
     if json_of_plain is not None:
         return json_of_plain(value)
     inner = newline + "  "
-    if (fields := _fields(type(value))) is not None:  # type: ignore[arg-type]
-        members = ((key, getattr(value, name)) for name, key in fields)
-        parts = [key + _json_text(member, inner) for key, member in members if member is not None]
+    parts = []
+    fields = _fields(type(value))  # type: ignore[arg-type]
+    if fields is not None:
+        for name, key in fields:
+            member = getattr(value, name)
+            if member is not None:
+                parts.append(key + _json_text(member, inner))
         return _enclosed("{", parts, "}", newline)
     if isinstance(value, dict):
-        parts = []
         for key, member in value.items():
             # Let `json` write the key, because `json` turns a number or None into a text.
             json_key = json.dumps({key: 0})[1:-4]  # the text without "{" and ": 0}"
             parts.append(f"{json_key}: {_json_text(member, inner)}")
         return _enclosed("{", parts, "}", newline)
     if isinstance(value, PackedStats):
-        parts = []
         for name, number in zip(value.names, value.values, strict=True):
             parts.append(_json_of_stat(name, number, repr(number), inner))
         return _enclosed("[", parts, "]", newline)

@@ -47,6 +47,7 @@ holds the reason why no query can run.
 _ALLOWED = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
+# functions that load code, read or write files, open an editor, or make values of any size
 _FORBIDDEN_FUNCTIONS = frozenset(
     {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "zeroblob"}
 )

@@ -87,7 +87,7 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
     assert code_metrics_helper.check_correctness(problem, "return 2", 2.0, 7) == of_seven
     ended = "the process that executed it ended"
     for found, result in ((None, ended), (TIMED_OUT, "timed out"), ([], ended)):
-        monkeypatch.setattr(executed_programs, "check_answer", lambda *_, found=found: found)
+        monkeypatch.setattr(executed_programs, "check_answer", lambda *_, found=found, **__: found)
         assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {
             **wrong,
             "result": result,
