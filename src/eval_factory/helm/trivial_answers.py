@@ -106,12 +106,14 @@ def strategies(
     if not questions:
         return []
     labels = _labels(questions, form)
+    # the strategies that give every question the same answer: a name -> the answer
     constants = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL}
     for answer in labels:
         constants[f"always {answer}"] = answer
     if form is not None:
         for answer in FORM_ANSWERS[form]:
             constants[f"always {answer}"] = answer
+    # a strategy's name -> its answer to each question
     by_name = {name: (answer,) * len(questions) for name, answer in constants.items()}
     # In SQL, the most frequent right answer is an empty query, which is among the constants.
     if form != "sql":

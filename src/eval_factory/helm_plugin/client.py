@@ -160,7 +160,7 @@ class Endpoint:
         self._settings = settings
         self._session = session
         self._role = settings.role
-        self._adapter = settings.adapter
+        self._adapter = settings.adapter  # the user's changes; not HELM's adapter
         self._events = session.events
         self._cache = session.cache
         for name in settings.secret_variables:
