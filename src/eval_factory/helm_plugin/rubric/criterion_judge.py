@@ -444,15 +444,11 @@ def ask_about_each_criterion(
     turns = [*(state.instance.input.messages or []), {"content": answer, "role": "assistant"}]
     conversation = "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns)
     prompt_of_answer = self._prompt_template.replace("<<conversation>>", conversation)
-    prompts = []  # one for each criterion
-    for item in extra["rubrics"]:
-        prompts.append(prompt_of_answer.replace("<<rubric_item>>", str(item)))
+    prompts = [prompt_of_answer.replace("<<rubric_item>>", str(item)) for item in extra["rubrics"]]
     physicians_answer = extra.get("physician_response") if professional else None
     mark_prompts = []  # at most one prompt, which asks for the comparison
     if physicians_answer is not None:
-        mark_prompt = helms.EVAL_PROMPT.replace("<<user_message>>", conversation)
-        mark_prompt = mark_prompt.replace("<<llm_response>>", answer)
-        mark_prompts = [mark_prompt.replace("<<physician_response>>", physicians_answer)]
+        mark_prompts = [_mark_prompt(helms.EVAL_PROMPT, conversation, answer, physicians_answer)]
     schema_of_decision = decisions_schema(count=1)
     for judge in self._annotator_models.values():
         _note_prompt(self.name, self._prompt_template, schema_of_decision, judge.model_deployment)
@@ -487,6 +483,13 @@ def ask_about_each_criterion(
         has_mark=bool(mark_prompts),
         professional=professional,
     )
+
+
+def _mark_prompt(template: str, conversation: str, answer: str, physicians_answer: str) -> str:
+    """Return medhelm's prompt that asks a judge to compare an answer with the physician's."""
+    prompt = template.replace("<<user_message>>", conversation)
+    prompt = prompt.replace("<<llm_response>>", answer)
+    return prompt.replace("<<physician_response>>", physicians_answer)
 
 
 def _scored_annotation(
