@@ -18,6 +18,8 @@ DataRow = Mapping[str, Any]
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # the letters of options, in the order of the options
 FEWEST_CHOICES = 2  # a list with fewer entries is not a list of choices
+# The letter of an option: "A.", "A:", "A)", "(A)" or "[A]" at the start of a line, and only "A)" or
+# "(A)" within a line. The letter is the first group at the start of a line, else the second.
 _OPTION_MARK = re.compile(
     r"(?:^[ \t]*[(\[]?([A-Z])[.:)\]]|(?<=[ \t])\(?([A-Z])\))[ \t]+(?=\S)", re.MULTILINE
 )
@@ -77,6 +79,7 @@ def options_shown(prompt: str) -> dict[str, str]:
         # The letter must be the next letter of its list. `%` only avoids an IndexError after Z.
         if lists and letter == LETTERS[len(lists[-1]) % len(LETTERS)]:
             lists[-1][letter] = text.partition("\n")[0].strip()
+    # Of equally long lists, `max` returns the first that it sees: the last list of the prompt.
     longest = max(reversed(lists), key=len, default={})
     return longest if len(longest) >= FEWEST_CHOICES else {}
 
@@ -86,9 +89,11 @@ def is_blank(value: Any) -> bool:
 
     Some readers of tables return NaN for an empty cell.
     """
-    return (
-        value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
-    )
+    if value is None:
+        return True
+    if isinstance(value, float) and math.isnan(value):
+        return True
+    return not str(value).strip()
 
 
 def cell_text(row: DataRow, column: str) -> str:
@@ -134,7 +139,8 @@ def chosen_options(
         )
     if right not in texts:
         raise RowFaultError(answer_column, f"must be one of {', '.join(texts)}")
-    return tuple(text.strip() for text in texts.values()), list(texts).index(right)
+    index_of_right = list(texts).index(right)
+    return tuple(text.strip() for text in texts.values()), index_of_right
 
 
 def lettered(row: DataRow, column: str) -> dict[str, Any]:
@@ -155,6 +161,7 @@ def lettered(row: DataRow, column: str) -> dict[str, Any]:
 
 # the text that takes the place of the right choice if `extra.none_of_the_others` is set
 NONE_OF_THE_OTHERS_TEXT = "None of the other options"
+# a word of a negated question in English, Spanish or Portuguese, such as "not", "except" or "isn't"
 _NEGATION = re.compile(
     r"\b(?:not|except|least|false|incorrect(?:ly)?|untrue|unlikely|never|wrong|cannot"
     r"|excepto|exceto|fals[ao]|incorrect[ao]|incorret[ao]|n\u00e3o)\b"
@@ -198,19 +205,27 @@ _NOUN = r"(?:option|choice|answer|statement|opci[oó]n|respuesta)"
 _HOW_MANY = r"(?:all|none|any|both|neither|either|each|some|two|three|more than one|one)"
 _RIGHT_OR_WRONG_ES = r"(?:correct|ciert|fals|verdader|incorrect)"
 _REFERENCES = (
-    rf"\b{_HOW_MANY}\s+of\s+(?:the\s+)?{_OTHERS}\b",
+    rf"\b{_HOW_MANY}\s+of\s+(?:the\s+)?{_OTHERS}\b",  # "none of the above"
+    # "all the above"
     r"\b(?:all|none|both|any)\s+(?:the\s+)?(?:above|options|choices|answers)\b",
+    # "the drugs listed above"
     r"\b(?:mentioned|listed|stated|given)\s+above\b|\babove[- ]mentioned\b",
+    # "both a and b", "neither a nor b"
     rf"\b(?:both|either|neither|only|all\s+(?:but|except))\s+{_NAMED}(?:(?:\s+nor\s+|{_AND}){_NAMED})+(?![\w-])",
+    # "a, b and c are correct"
     rf"^\W*{_SEVERAL}(?:\s+(?:only|alone|both|are|is|son|es)\b.*)?\W*$",
-    rf"^\W*(?:only|solo|sólo|all\s+(?:but|except))\s+{_NAMED}\W*$",
+    rf"^\W*(?:only|solo|sólo|all\s+(?:but|except))\s+{_NAMED}\W*$",  # "only a", "all except c"
+    # "option a only", "solo respuesta b"
     rf"^\W*(?:(?:only|solo|sólo)\s+)?{_NOUN}s?\s+{_NAMED}(?:\s+(?:only|alone|is|es)\b.*)?\W*$",
+    # "all are correct"
     r"\b(?:all|both|none)\s+(?:are|is)\s+(?:correct|true|false|right|wrong|incorrect)\b",
+    # "todas las anteriores"
     r"\b(?:tod[oa]s|ningun[oa]|cualquiera)\s+(?:(?:de\s+)?l[oa]s\s+)?(?:respuestas\s+|opciones\s+)?(?:anterior|opcion|respuesta)",
-    r"\b(?:las|los)\s+(?:dos|tres)\s+anteriores\b",
-    rf"\b(?:tod[oa]s|ningun[oa])\s+(?:son|es)\s+{_RIGHT_OR_WRONG_ES}",
+    r"\b(?:las|los)\s+(?:dos|tres)\s+anteriores\b",  # "las dos anteriores"
+    rf"\b(?:tod[oa]s|ningun[oa])\s+(?:son|es)\s+{_RIGHT_OR_WRONG_ES}",  # "todas son correctas"
+    # "son correctas a y b", "respuestas a y b"
     rf"\bson\s+{_RIGHT_OR_WRONG_ES}[oa]s\s+{_NAMED}|\brespuestas\s+{_SEVERAL}",
-    r"^\W*(?:all|none|neither|both)\W*$",
+    r"^\W*(?:all|none|neither|both)\W*$",  # "None."
 )
 """The patterns of choices that refer to other choices."""
 _REFERENCE = "|".join(f"(?:{reference})" for reference in _REFERENCES)
@@ -225,7 +240,7 @@ def why_not_reordered(choices: Sequence[str]) -> str | None:
     """
     if len(set(choices)) < FEWEST_CHOICES:  # also if all choices have the same text
         return ALONE
-    if all(re.fullmatch(r"\W*[A-Za-z]\W*", choice) for choice in choices):
+    if all(re.fullmatch(r"\W*[A-Za-z]\W*", choice) for choice in choices):  # "B", "(b)"
         return LABELS
     if any(refers_to_others(choice) for choice in choices):
         return REFERS

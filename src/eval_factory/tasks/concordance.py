@@ -36,8 +36,11 @@ answers whose rating at least one expert chose.
 """
 
 # `?` after `{0,5}` and `{0,10}`: otherwise `\W` would also match the minus sign of the number.
+# "Rating: -1", "the rating is +2"
 _RATING = re.compile(r"rating\W{0,5}?(?:is\b\W{0,5}?)?([+-]?\d+(?:[.,]\d+)?)", re.IGNORECASE)
+# "-1", "(+2)" at the start of an answer
 _OPENING_RATING = re.compile(r"\W{0,10}?([+-]?\d+(?:[.,]\d+)?)")
+# replaces minus signs, en dashes, and the small and the wide hyphen by "-"
 _MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
 
 
@@ -47,7 +50,9 @@ def rating_in(text: str) -> int | None:
     The rating is the first number after the word "rating", or else the number at the start of the
     answer. A number that is not one of `RATINGS` is not a rating.
     """
-    plain = text.translate(_MINUS_SIGNS).replace("*", "").replace("_", "").replace("`", "")
+    plain = text.translate(_MINUS_SIGNS)
+    for markdown_sign in "*_`":
+        plain = plain.replace(markdown_sign, "")
     match = _RATING.search(plain) or _OPENING_RATING.match(plain)
     if match is None:
         return None

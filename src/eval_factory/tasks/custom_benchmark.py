@@ -52,13 +52,15 @@ METRICS = (EXACT_MATCH, JURY, *BEST_REFERENCE_METRICS)
 RUBRIC = "rubric"  # the `kind` of a benchmark whose judges decide about the criteria of a rubric
 
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
+# such as `my-notes_2.1`: the name of a folder, of at most 80 characters
 _Name = Annotated[_Text, Field(pattern=re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z"))]
 
 _MAX_STEPS = 100  # the greatest difference between the highest and the lowest rating
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")  # a number that a user wrote as the word for a rating
+# a number that a user wrote as the word for a rating: "5", "-1", "2.5"
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
 """Finds characters with a special meaning in the judges' prompt, such as the start of a placeholder
-or the end of a JSON text.
+or the end of a JSON text. `\\x00-\\x1f` are the control characters, with the line break.
 """
 _SCALE_EXAMPLES = (
     "write {min: 0, max: 10}, or a word for each rating such as {poor: 0, fair: 1, good: 2}"
@@ -112,6 +114,8 @@ _Description = Annotated[str, Field(strict=True), _prompt_text(min_length=0, max
 
 
 class _Criterion(StrictModel):
+    """One of the criteria that a jury rates."""
+
     name: _Word
     description: _Description = ""
 
@@ -128,6 +132,8 @@ _Criteria = Annotated[list[_Criterion], Field(min_length=1), AfterValidator(_che
 
 
 class _Metric(StrictModel):
+    """An entry of `metrics`. Only the metric of a jury has more fields than `name`."""
+
     name: _Text
     prompt_file: _Text | None = None
     judges: list[Any] | None = None
@@ -393,6 +399,7 @@ def _check_table(
     metrics = benchmark.metrics
     problems_before = len(findings.problems)
     columns = custom_table.columns_of_prompt(path, benchmark.prompt_file, findings)
+    # A prompt cannot be filled in if `columns_of_prompt` has reported wrong braces.
     can_be_filled = columns is not None and len(findings.problems) == problems_before
     header = custom_table.header_of(path, file, findings)
     if benchmark.judge_prompt_file is not None:
@@ -411,7 +418,8 @@ def _check_table(
     # `dict.fromkeys` removes repeated columns and preserves their order.
     columns_used = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
     # A prompt that names unknown columns cannot be filled in. Pictures are then checked without it.
-    pictures.template = prompt if set(columns_used) <= set(header) else ""
+    has_only_known_columns = set(columns_used) <= set(header)
+    pictures.template = prompt if has_only_known_columns else ""
     row_count = custom_table.check_rows(
         file, header, columns_used, findings, pictures, prompt_with_options
     )

@@ -24,6 +24,7 @@ from eval_factory.tasks import file_problems
 from eval_factory.tasks.choice_question import LETTERS, options_shown
 from eval_factory.tasks.gold_forms import GoldForms
 
+# matches "image", "image_2" and "image_10", but neither "image_1" nor "image_02"
 _PICTURE_COLUMN = re.compile(r"image(?:_(?:[2-9]|[1-9]\d+))?")
 
 
@@ -46,7 +47,10 @@ def filled(template: str, cells: Mapping[str, str]) -> tuple[str, list[str]]:
         order of the marks.
     """
     columns = picture_columns(cells)
-    in_template = [name for _, name, _, _ in string.Formatter().parse(template) if name in columns]
+    in_template = []
+    for _text, name, _format, _conversion in string.Formatter().parse(template):
+        if name in columns:
+            in_template.append(name)
     before_text = [name for name in columns if name not in in_template]
     marks = dict.fromkeys(columns, "")  # a row without a picture in a column gets no mark
     for name in columns:
@@ -88,7 +92,10 @@ class PictureCheck:
     row_count: int = 0  # the number of rows with pictures so far
     # the prompt of the first row with pictures, with a line for each picture
     first_prompt: str | None = None
-    sha256: str = ""  # a hash of the contents of all pictures, in order
+    sha256: str = ""
+    """A hash of the contents of all pictures so far: a new picture's hash is appended to this text,
+    and the result is hashed again.
+    """
 
     def problems_of_cells(self, cells: Mapping[str, str]) -> Iterator[str]:
         """Yield the problems of the pictures of a table's row.
@@ -102,7 +109,9 @@ class PictureCheck:
         yield from self.problems_of(pictures, text)
 
     def problems_of(self, pictures: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
-        """Yield the problems of the pictures of a row.
+        """Yield the problems of the pictures of a row, and count the row.
+
+        The caller must read all problems: only then is the row counted.
 
         Args:
             pictures: (label for messages, name of the file) of each picture.
@@ -174,11 +183,11 @@ def note_on_quasi(label: str) -> str:
     )
 
 
+# the four columns with a meaning of their own; each is optional
 ID = "id"
 CORRECT = "correct_answer"
 INCORRECT = "incorrect_answers"  # a JSON list of texts
 CLUSTER = "cluster"  # the source (note, patient, article) that a row shares with other rows
-"""The four columns with a meaning of their own; each is optional."""
 
 
 def header_of(path: Path, dataset_file: Path, findings: file_problems.Findings) -> list[str] | None:
@@ -383,19 +392,22 @@ class RightAnswerCheck:
         if not options:
             # Each answer of the row that is a capital letter counts as the letter of an option.
             letters = sorted({*incorrect, answer} & set(LETTERS))
-        self._has_option_letter |= answer in letters
-        incorrect_are_letters = incorrect and set(incorrect) <= set(LETTERS)
+        if answer in letters:
+            self._has_option_letter = True
+        incorrect_are_letters = bool(incorrect) and set(incorrect) <= set(LETTERS)
         option_lacks_text = _is_listed_without_text(answer, prompt)
-        if not self.is_compared or not (options or incorrect_are_letters or option_lacks_text):
+        has_options = bool(options) or incorrect_are_letters or option_lacks_text
+        if not self.is_compared or not has_options:
             self._has_uncompared_row = True
             return
         if options:
             self._forms.add(answer, options)
-        if option_lacks_text:
-            fault = f"option {answer}, whose text is empty"
-        elif answer in letters or answer in options.values():
+        is_option = answer in letters or answer in options.values()
+        if is_option and not option_lacks_text:
             self._compare_texts(label, answer, options)
             return
+        if option_lacks_text:
+            fault = f"option {answer}, whose text is empty"
         elif options:
             fault = f"none of the options that the prompt lists ({', '.join(letters)})"
         else:
@@ -411,7 +423,8 @@ class RightAnswerCheck:
         is_verdict = answer.casefold() in _VERDICTS
         if is_verdict:
             self._verdict_count += 1
-        if not is_verdict and re.fullmatch(r"\W*[A-Za-z]\W*", answer):
+        is_letter = re.fullmatch(r"\W*[A-Za-z]\W*", answer) is not None  # "F", "f" or "(F)"
+        if is_letter and not is_verdict:
             self._letter_problems.append(problem)
         else:
             self._word_problems.append(problem)
@@ -484,20 +497,20 @@ def check_rows(
         prompt: the template of the prompt, if a model's answer must equal the right answer (HELM's
             exact match); else None.
     """
-    answers = RightAnswerCheck("row", is_compared=prompt is not None)
-    row_check = _RowCheck(header, columns, prompt or "", pictures, answers)
+    answer_check = RightAnswerCheck("row", is_compared=prompt is not None)
+    row_check = _RowCheck(header, columns, prompt or "", pictures, answer_check)
     count = 0
     rows_below_header = islice(table_rows(file), 1, None)
     try:
         for count, (line, row) in enumerate(rows_below_header, start=1):
             row_check.add(count, f"{file}: row {count} (line {line})", row)
     except TableError as error:
-        answers.problems.append(f"{file}: row {count + 1} (line {error.line}): {error}")
-    if count == 0 and not answers.problems:
-        answers.problems.append(
+        answer_check.problems.append(f"{file}: row {count + 1} (line {error.line}): {error}")
+    if count == 0 and not answer_check.problems:
+        answer_check.problems.append(
             f"{file}: has no rows below its first line, which names the columns"
         )
-    answers.complete(file, count, findings)
+    answer_check.complete(file, count, findings)
     return count
 
 
@@ -509,14 +522,14 @@ class _RowCheck:
     columns: Sequence[str]  # the columns that the prompt names, and the columns with pictures
     prompt: str  # the template of the prompt; "" if right answers are not compared with options
     pictures: PictureCheck
-    answers: RightAnswerCheck  # also receives the problems of the rows
+    answer_check: RightAnswerCheck  # also receives the problems of the rows
     # dict from an id to the number of the first row with this id
     _first_rows: dict[str, int] = field(default_factory=dict)
 
     def add(self, number: int, label: str, row: Sequence[str]) -> None:
         """Check one row; `label` names the row in messages."""
         if len(row) != len(self.header):
-            self.answers.problems.append(
+            self.answer_check.problems.append(
                 f"{label}: has {len(row)} cells, but the first line names {len(self.header)} "
                 "columns;"
                 " put a cell that contains a comma, a quote or a line break in double quotes"
@@ -530,15 +543,15 @@ class _RowCheck:
             *self._id_problems(number, cells.get(ID)),
             *_question_problems(cells, columns),
         ]
-        self.answers.problems += [f"{label}, {problem}" for problem in problems]
+        self.answer_check.problems += [f"{label}, {problem}" for problem in problems]
         # Without columns to compare, no row counts as a repeated question. A hash takes less memory
         # than the texts.
         question = hash(tuple(cells[name] for name in columns)) if columns else number
-        self.answers.add(number, question, cells.get(CORRECT))
+        self.answer_check.add(number, question, cells.get(CORRECT))
         if CORRECT in cells and not problems:
             prompt = self.prompt.format_map({name: cells.get(name, "") for name in self.columns})
             incorrect = json.loads(cells.get(INCORRECT, "[]"))  # checked in `_row_problems`
-            self.answers.compare(f"{label}, column ", prompt, cells[CORRECT], incorrect)
+            self.answer_check.compare(f"{label}, column ", prompt, cells[CORRECT], incorrect)
 
     def _id_problems(self, number: int, row_id: str | None) -> Iterator[str]:
         """Yield the problem of a row's id, if any; `row_id` is None in a table without ids."""

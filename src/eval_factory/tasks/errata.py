@@ -50,7 +50,8 @@ class Erratum(StrictModel):
     @model_validator(mode="after")
     def _one_remedy(self) -> Erratum:
         """Check that one remedy is set, and that the fields of a correction are complete."""
-        if sum(remedy is not None for remedy in (self.corrected, self.patched, self.avoided)) != 1:
+        remedies = (self.corrected, self.patched, self.avoided)
+        if sum(remedy is not None for remedy in remedies) != 1:
             raise ValueError(f"{self.id}: one of corrected, patched and avoided is needed")
         correction = (self.metric, self.rule, self.corrected)
         is_complete = None not in correction

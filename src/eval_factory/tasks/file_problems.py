@@ -40,8 +40,7 @@ _KIND_MESSAGES = {
 }
 """Dict from the first bytes of a file that is not text to the message, with the remedy."""
 
-
-MAX_PROBLEMS_SHOWN = 10  # problems of one file
+MAX_PROBLEMS_SHOWN = 10  # the maximum number of problems that are listed for one file
 
 
 def shortened(problems: Sequence[str], label: str = "", inside: str = "it") -> list[str]:
@@ -197,6 +196,7 @@ def not_utf8(path: Path) -> str:
     return "is not UTF-8"
 
 
+# the beginning of JSON: `{"id"`, `[{` or `["B"`
 _JSON_BEGINNING = re.compile(r'\s*[{\[]\s*["{\[]')
 
 

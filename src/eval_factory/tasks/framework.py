@@ -262,8 +262,9 @@ class ClusterRule(_Record):
                 ) from None
             if groups != 1:
                 raise ValueError(f"the cluster's `text` must have one group, it has {groups}")
-        are_set = (bool(self.records), self.key is not None, bool(self.labels))
-        if any(are_set) and not (all(are_set) and self.text is not None):
+        fields_of_records = (bool(self.records), self.key is not None, bool(self.labels))
+        is_complete = all(fields_of_records) and self.text is not None
+        if any(fields_of_records) and not is_complete:
             raise ValueError("`records`, `key` and `labels` need each other, and they need `text`")
 
     def value_in(self, text: str, fields: Mapping[str, Any]) -> str | None:
@@ -305,7 +306,7 @@ class HelmEntry(_Record):
     images: bool = False  # True if prompts contain pictures
     choices: Literal["by place", "by meaning"] | None = None
     """The meaning of the options' letters (`IndexedRunSpec.choices`)."""
-    upstream: Upstream = HELM  # the user's choice of a HELM; never in framework.yml
+    upstream: Upstream = HELM  # the HELM distribution that the user chose; never in framework.yml
     is_run_entry: bool = False
     """True if the task is a run entry that a user wrote, and not an entry of framework.yml. The
     four fields below are set for run entries only.
@@ -423,7 +424,8 @@ class Task(_Record):
     defaults: dict[str, Any]  # the task's values of a run config; they override the global defaults
     helm: HelmEntry
     about: About
-    asks: str = ""  # a short description, in about six words
+    # what the task asks of a model, in about six words; `IndexedRunSpec.asks` is a kind of request
+    asks: str = ""
     plug_in: PlugIn | None = None  # the package that adds the task; None for eval-factory's tasks
 
     @property

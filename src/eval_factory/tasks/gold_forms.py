@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 Options = Mapping[str, str]
 """Dict from a letter to the text of the option with this letter in the prompt."""
 
-_MARKED = re.compile(r"\W{0,2}([A-Za-z])\W{0,2}")
-_WITH_TEXT = re.compile(r"\W?([A-Za-z])[.:)\]-]\s*(.+)", re.DOTALL)
+_MARKED = re.compile(r"\W{0,2}([A-Za-z])\W{0,2}")  # "(b)"
+_WITH_TEXT = re.compile(r"\W?([A-Za-z])[.:)\]-]\s*(.+)", re.DOTALL)  # "B. fever"
+# "opb", "option_b"
 _NAMED = re.compile(r"(?:op|opt|option|choice|ans|answer)[ _-]?([A-Za-z])", re.IGNORECASE)
+# "2", "2.0", "option2"
 _NUMBER = re.compile(
     r"(?:(?:op|opt|option|choice|ans|answer)[ _-]?)?(\d{1,2})(?:\.0+)?", re.IGNORECASE
 )

@@ -210,7 +210,7 @@ def check_judge_prompt(
     placeholders = [name for name in HELM_PLACEHOLDERS if f"{{{name}}}" in text]
     # HELM also reads the prompt as a `string.Template`, which has placeholders such as `$RESPONSE`.
     for match in string.Template.pattern.finditer(text):
-        name = match["named"] or match["braced"]
+        name = match["named"] or match["braced"]  # `$RESPONSE` or `${RESPONSE}`
         is_dollar_sign = match["escaped"] is not None  # `$$`
         if name in HELM_PLACEHOLDERS:
             placeholders.append(name)
@@ -236,9 +236,10 @@ def _placeholder_problems(text: str, header: Sequence[str], form: JuryForm) -> I
     `header`: the columns of the data. A user may expect that `{COLUMN}` is filled.
     """
     placeholders = (*HELM_PLACEHOLDERS, *form.placeholders)
-    for name in re.findall(r"\{([^{}\n]+)\}", text):
+    for name in re.findall(r"\{([^{}\n]+)\}", text):  # each text in braces, such as `{RESPONSE}`
+        is_in_capitals = re.fullmatch("[A-Z_]+", name) is not None
         looks_like_placeholder = (
-            name.upper() in HELM_PLACEHOLDERS or re.fullmatch("[A-Z_]+", name) or name in header
+            is_in_capitals or name.upper() in HELM_PLACEHOLDERS or name in header
         )
         if not looks_like_placeholder or name in placeholders:
             continue

@@ -91,9 +91,10 @@ def read_rows(
     problems_of: Callable[[Mapping[str, Any]], Iterable[str]],
     row_of: Callable[[Mapping[str, Any]], Row],
 ) -> ReadFile[Row]:
-    """Return the rows without mistakes, and each mistake, such as `line 3: messages.0.role: ...`.
+    """Return the rows without problems, and each problem, such as `line 3: messages.0.role: ...`.
 
-    Empty lines are skipped. A file without lines, or a file that is not text, is a mistake too.
+    Entries of a list are numbered from 0 in the path of a field. Empty lines are skipped. A file
+    without lines, or a file that is not text, is a problem too.
 
     Args:
         file: the path of a file of JSON lines.
@@ -115,6 +116,7 @@ def read_rows(
         return content
     first_lines: dict[str, int] = {}  # dict from an id to the number of the first line with this id
     empty = f"has no {rows_noun}; each line is a JSON object"
+    # `reading` adds a problem if the file is not UTF-8 or has no rows.
     with (
         content.reading(file, empty=empty),
         open_text(file, encoding="utf-8-sig", max_size=MAX_BYTES_OF_TABLE) as opened,
@@ -166,7 +168,7 @@ def holds_conversations(dataset_file: object) -> bool:
 
 
 def read_conversations(file: Path) -> ReadFile[Conversation]:
-    """Return the conversations of a custom benchmark's file, and the mistakes in the file.
+    """Return the conversations of a custom benchmark's file, and the problems of the file.
 
     Raises OSError if the file cannot be read.
     """
@@ -241,21 +243,23 @@ def check_conversations(
         has_answers: True if each line must have the answer to judge: the model is then not asked.
 
     Returns:
-        The conversations of all lines whose form has no mistakes; empty if the file cannot be read.
+        The conversations of all lines whose form has no problems; empty if the file cannot be read.
     """
     try:
         content = read_conversations(file)
     except OSError as error:
         findings.problems.append(f"{file}: {why_unreadable(error, 'dataset_file', path)}")
         return []
-    answers = RightAnswerCheck("line", is_compared=is_compared)
-    answers.problems += [f"{file}: {problem}" for problem in content.problems]
+    answer_check = RightAnswerCheck("line", is_compared=is_compared)
+    answer_check.problems += [f"{file}: {problem}" for problem in content.problems]
     for row, line in zip(content.rows, content.lines, strict=True):
         label = f"{file}: line {line}: "
         if gold_metric is not None and row.correct is None:
-            answers.problems.append(f"{label}{CORRECT}: is missing, but {gold_metric} needs it")
+            answer_check.problems.append(
+                f"{label}{CORRECT}: is missing, but {gold_metric} needs it"
+            )
         if has_answers and ANSWER not in row.further_fields:
-            answers.problems.append(
+            answer_check.problems.append(
                 f"{label}{ANSWER}: is missing; has_answers says that each line has one"
             )
         labelled_pictures = []
@@ -263,13 +267,13 @@ def check_conversations(
             labelled_pictures.append((f"picture {number}", name))
         text = rubric_case.conversation_text(row.messages)
         for problem in pictures.problems_of(labelled_pictures, text):
-            answers.problems.append(f"{label}{problem}")
+            answer_check.problems.append(f"{label}{problem}")
         if row.correct is not None:
-            answers.compare(label, row.messages[-1]["content"], row.correct, row.incorrect)
+            answer_check.compare(label, row.messages[-1]["content"], row.correct, row.incorrect)
         # Rows with equal messages and pictures are reported as repeated questions.
         texts = tuple((message["role"], message["content"]) for message in row.messages)
-        answers.add(line, (texts, row.pictures), row.correct)
-    answers.complete(file, len(content.rows), findings)
+        answer_check.add(line, (texts, row.pictures), row.correct)
+    answer_check.complete(file, len(content.rows), findings)
     return content.rows
 
 
@@ -309,31 +313,34 @@ def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
     for name in (ID, CLUSTER):
         if row.get(name) is not None:
             yield from name_problems(name, row[name])
-    correct = row.get(CORRECT)
-    incorrect = row.get(INCORRECT)
-    if correct is not None:
-        yield from text_problems(CORRECT, correct)
-    if incorrect is not None and not isinstance(incorrect, list):
-        yield f'{INCORRECT}: must be a list of texts such as ["B", "C"]'
-    for number, answer in enumerate(incorrect if isinstance(incorrect, list) else []):
-        yield from text_problems(f"{INCORRECT}.{number}", answer)
-        if not isinstance(answer, str) or not isinstance(correct, str):
-            continue
-        if answer.strip() == correct.strip():
-            yield f"{INCORRECT}.{number}: is the same as {CORRECT}"
+    if row.get(CORRECT) is not None:
+        yield from text_problems(CORRECT, row[CORRECT])
+    if row.get(INCORRECT) is not None:
+        yield from _incorrect_problems(row[INCORRECT], row.get(CORRECT))
     checked_above = (MESSAGES, INCORRECT, ID, CLUSTER, CORRECT)
     for name, value in row.items():
         if isinstance(value, (list, dict)) and name not in checked_above:
             yield f"{name}: must be text or a number; it is stored with the instance's results"
 
 
+def _incorrect_problems(incorrect: Any, correct: Any) -> Iterator[str]:
+    """Yield the problems of a row's wrong answers; `correct` is the row's right answer."""
+    if not isinstance(incorrect, list):
+        yield f'{INCORRECT}: must be a list of texts such as ["B", "C"]'
+        return
+    for number, answer in enumerate(incorrect):
+        yield from text_problems(f"{INCORRECT}.{number}", answer)
+        if not isinstance(answer, str) or not isinstance(correct, str):
+            continue
+        if answer.strip() == correct.strip():
+            yield f"{INCORRECT}.{number}: is the same as {CORRECT}"
+
+
 def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
-    """Return the rubric cases of a file in this form, and the mistakes in the file.
+    """Return the rubric cases of a file in this form, and the problems of the file.
 
     Raises OSError if the file cannot be read.
     """
-    # `_case_problems` and `_case` expect rows in the structure of HealthBench. `dict` copies a row.
-    convert = _as_healthbench if form == PROFESSIONAL else dict
     id_key = _FIELD_NAMES[form].id
     content = read_rows(
         path,
@@ -341,8 +348,8 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
         example_key=id_key,
         row_noun="case",
         rows_noun="cases",
-        problems_of=lambda row: _case_problems(convert(row), form),
-        row_of=lambda row: _case(convert(row), form),
+        problems_of=lambda row: _case_problems(_flat(row, form), form),
+        row_of=lambda row: _case(_flat(row, form), form),
     )
     clusters = [case.cluster for case in content.rows]
     answers = [case.answer for case in content.rows]
@@ -351,6 +358,17 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
     )
     content.all_or_none(ANSWER, answers, "cases have one; all have it or none has")
     return content
+
+
+def _flat(row: Mapping[str, Any], form: FileForm) -> Mapping[str, Any]:
+    """Return a row with one field each for the messages, the criteria and the tags.
+
+    `_case_problems` and `_case` expect this structure. The rows of eval-factory's form and of
+    HealthBench already have it.
+    """
+    if form == PROFESSIONAL:
+        return _flat_professional(row)
+    return row
 
 
 def _plain_criterion(criterion: Any) -> Any:
@@ -364,12 +382,12 @@ def _plain_criterion(criterion: Any) -> Any:
     return {"criterion": text, "points": criterion.get("points")}
 
 
-def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of HealthBench Professional (arXiv 2604.27470; MIT) in HealthBench's structure.
+def _flat_professional(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of HealthBench Professional (arXiv 2604.27470; MIT) as `_flat` describes it.
 
-    The result has one field each for the messages, the criteria and the tags. The names of these
-    fields (`conversation.messages` ...) are in `_FIELD_NAMES`. Error messages use these names. A
-    row may also contain a physician's answer, which is not used for the score.
+    The names of the fields are in `_FIELD_NAMES`, and error messages use these names. The name
+    `conversation.messages` is the path of the messages in the file; here it is a single key. A row
+    may also contain a physician's answer, which is not used for the score.
     """
     names = _FIELD_NAMES[PROFESSIONAL]
     conversation = row.get("conversation")
@@ -429,7 +447,7 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
             f"{ANSWER}: must be text, which may be empty; the model is not asked about a case "
             "with an answer"
         )
-    if SAMPLE in row and type(row[SAMPLE]) is not int:
+    if SAMPLE in row and type(row[SAMPLE]) is not int:  # `isinstance` would accept True and False
         yield f"{SAMPLE}: must be a whole number"
 
 
@@ -471,7 +489,7 @@ def _object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 def _object_of_line(line: str, example_key: str) -> dict[str, Any]:
     """Return the JSON object of a line.
 
-    Raises ValueError with a message for the user if the line has a mistake; the message may show an
+    Raises ValueError with a message for the user if the line has a problem; the message may show an
     object with the field `example_key`.
     """
     try:

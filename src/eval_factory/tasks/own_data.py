@@ -223,8 +223,12 @@ def _pandas_table(file: Path, entry: FileLayout, file_format: str) -> tuple[list
     cells = read(
         file, dtype=str, usecols=[name for name in columns if name in entry.columns]
     ).fillna("")
-    rows = (dict(zip(cells.columns, row, strict=True)) for row in cells.itertuples(index=False))
-    return columns, ((f"row {number}", row) for number, row in enumerate(rows, start=first_number))
+
+    def rows() -> _Rows:
+        for number, values in enumerate(cells.itertuples(index=False), start=first_number):
+            yield f"row {number}", dict(zip(cells.columns, values, strict=True))
+
+    return columns, rows()
 
 
 def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
@@ -245,10 +249,8 @@ def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
             except ValueError:
                 raise ValueError(f"line {number} is not JSON") from None
             if not isinstance(record, dict):
-                raise ValueError(
-                    f"line {number} is not an object such as "
-                    f"{{{', '.join(f'{c!r}: ...' for c in columns)}}}"
-                )
+                fields = ", ".join(f"{name!r}: ..." for name in columns)
+                raise ValueError(f"line {number} is not an object such as {{{fields}}}")
             cells: dict[str, str | None] = {}
             for name in columns:
                 cell = record.get(name)
@@ -375,10 +377,13 @@ def _requirements(entry: FileLayout) -> Iterator[str]:
     if columns:
         yield f"with the columns {', '.join(columns)}"
     for path, attributes in entry.elements.items():
-        listed = ", ".join(
-            f"{name}: {joined_by_or(allowed)}" for name, allowed in attributes.items()
-        )
-        yield f"with an element {path}{f' ({listed})' if listed else ''}"
+        requirement = f"with an element {path}"
+        if attributes:
+            listed = ", ".join(
+                f"{name}: {joined_by_or(allowed)}" for name, allowed in attributes.items()
+            )
+            requirement += f" ({listed})"
+        yield requirement
     if entry.lines_as:
         yield f"with the same number of lines as {entry.lines_as}"
     if entry.also:

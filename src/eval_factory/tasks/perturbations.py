@@ -172,6 +172,7 @@ def why_not_offered(family: str, task_name: str) -> str | None:
 
     None is returned if the family is offered, or if perturbations.yml does not list the task.
     """
+    # A class of tasks has the names of its tasks, and exclusions with families and a reason.
     for task_class in word_lists().classes.values():
         if task_name not in task_class["tasks"]:
             continue

@@ -31,7 +31,9 @@ _UNIT = rf"(?P<unit>{'|'.join(_UNITS.values())}|(?<=\d )[fc]|(?<=\d)[fc])(?![\w/
 _ANY_UNIT = re.compile(rf"(?<![A-Za-z]){_UNIT}", re.IGNORECASE)
 _NUMBER = r"\d+(?:\.\d+)?"
 _JOINT = r"(?P<joint>\s?(?:[-\u2013±]|to|and)\s?)"  # joins the two numbers of a range
-# A number or a range of numbers, with a unit. `low` is the number, or the first number of a range.
+# A number or a range of numbers, with a unit: "90 mg/dL", "3.5-5.0 g/dL". `low` is the number, or
+# the first number of a range. It must not continue another number, as in "120/80 mg/dL", and must
+# not be a deviation, as the 5 in "90 mg/dL ± 5 mg/dL".
 _VALUE = re.compile(
     rf"(?<![\w.,/^±-])(?<!± )(?P<low>{_NUMBER})(?:{_JOINT}(?P<high>{_NUMBER}))?(?P<gap>\s?){_UNIT}",
     re.IGNORECASE,
@@ -112,7 +114,7 @@ def _stated_twice(text: str, values: list[re.Match[str]]) -> list[re.Match[str]]
     """Return the values that are stated in both units, such as 38.3 C (100.9 F)."""
     twice = []
     for first, second in pairwise(values):
-        is_beside = re.fullmatch(r"\s*[(/\[]\s*", text[first.end() : second.start()])
+        is_beside = re.fullmatch(r"\s*[(/\[]\s*", text[first.end() : second.start()])  # " (", "/"
         if is_beside and _unit_of(first) != _unit_of(second):
             twice += [first, second]
     return twice
@@ -168,7 +170,7 @@ def _analytes_by_name() -> dict[str, _AnalyteOfValue]:
 
 def _has_only(text: str, words: list[str]) -> bool:
     """Return True if the text has no digits, and only words of the list."""
-    words_and_digits = set(re.findall(r"[^\W\d_]+|\d", text.lower()))
+    words_and_digits = set(re.findall(r"[^\W\d_]+|\d", text.lower()))  # each word or single digit
     return words_and_digits <= {word.lower() for word in words}
 
 
@@ -202,7 +204,7 @@ def _in_other_unit(analyte: Analyte, value: re.Match[str], after: str) -> str | 
         return None
     if any(len(number.as_tuple().digits) > _MAX_DIGITS for number in numbers):
         return None
-    brackets = re.match(r"\s*\(([^)]*)\)", after)
+    brackets = re.match(r"\s*\(([^)]*)\)", after)  # " (normal: 3.5-5.0)"
     if brackets and re.search(r"\d", brackets[1]) and not _VALUE.search(brackets[1]):
         return None
     if _is_temperature(analyte) and not _are_of_body(numbers, analyte, unit):

@@ -30,6 +30,7 @@ def with_typos(parts: PromptParts) -> str | None:
     error. None is returned if the text has no word of this list.
     """
     typo_words = set(word_lists().typo_words.split())
+    # words of five letters or more, without parts of words with a hyphen or a slash
     words = list(re.finditer(r"(?<![\w/-])[A-Za-z]{5,}(?![\w/-])", parts.text))
     ordinary = [word for word in words if word.group() in typo_words]
     if not ordinary:
@@ -48,9 +49,10 @@ def _mistyped(word: str, rng: random.Random) -> str:
     The result is never a word of the lists `typo_words` and `never_made`.
     """
     inner = range(1, len(word) - 1)  # the positions of the inner letters
-    swapped = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in inner[:-1]]
-    missing = [word[:i] + word[i + 1 :] for i in inner]
-    doubled = [word[:i] + word[i] + word[i:] for i in inner]
+    # The last inner letter has no inner letter after it to swap with: `inner[:-1]`.
+    swapped = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in inner[:-1]]  # "fveer"
+    missing = [word[:i] + word[i + 1 :] for i in inner]  # "fver"
+    doubled = [word[:i] + word[i] + word[i:] for i in inner]  # "feever"
     real_words = {word, *word_lists().typo_words.split(), *word_lists().never_made}
     forms = [form for form in (*swapped, *missing, *doubled) if form not in real_words]
     return rng.choice(forms)
@@ -76,7 +78,7 @@ def in_lower_case(parts: PromptParts) -> str:
             return token.lower()
         return token
 
-    return re.sub(r"[^\W_]+", lowered, parts.text)
+    return re.sub(r"[^\W_]+", lowered, parts.text)  # each run of letters and digits
 
 
 _GAPS_PER_CHANGE = 8  # the number of gaps between words for one gap with additional blanks
@@ -84,7 +86,7 @@ _GAPS_PER_CHANGE = 8  # the number of gaps between words for one gap with additi
 
 def with_extra_blanks(parts: PromptParts) -> str | None:
     """Return the text with additional blanks between some words; None if there is no gap."""
-    gaps = list(re.finditer(r"(?<=[A-Za-z,]) (?=[A-Za-z])", parts.text))
+    gaps = list(re.finditer(r"(?<=[A-Za-z,]) (?=[A-Za-z])", parts.text))  # a blank between words
     if not gaps:
         return None
     changes = []
@@ -173,6 +175,7 @@ def with_generic_names(parts: PromptParts) -> str | None:
     names = {}
     for drug in pattern_of(tuple(generic), cased=True).finditer(parts.text):
         name = generic[drug.group()]
+        # True at the beginning of the text, of a sentence or of a line
         is_first_word = re.search(r"(?:\A|[.?!:\n])\s*\Z", parts.text[: drug.start()])
         if is_first_word:
             name = name[0].upper() + name[1:]
@@ -193,14 +196,17 @@ def _renamed(parts: PromptParts, names: Mapping[tuple[int, int], str]) -> str | 
         parts: the parts of the question.
         names: a dict from (start, end) of a drug's name to the new name.
     """
-    salt = re.compile(
+    # " sodium", or the beginning of an abbreviation in brackets: " (ASA"
+    salt_or_abbreviation = re.compile(
         rf"\s+(?:{'|'.join(word_lists().salts)})\b|\s*\((?-i:[A-Z]{{2}})", re.IGNORECASE
     )
     changes = []
     for (start, end), new in names.items():
         old = parts.text[start:end]
         has_new_name = re.search(rf"\b{new}\b", parts.all_texts, re.IGNORECASE)
-        if has_new_name or old.isupper() or salt.match(parts.text[end:]):
+        if has_new_name or old.isupper():
+            return None
+        if salt_or_abbreviation.match(parts.text[end:]):
             return None
         if article_clashes(parts.text[:start], old, new):
             return None

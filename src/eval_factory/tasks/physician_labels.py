@@ -110,6 +110,7 @@ def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
 
     identities: list[_ItemIdentity] = []  # of each item in `content.rows`
 
+    # `read_rows` calls this function once for each row that it adds to `content.rows`.
     def item_of(row: Mapping[str, Any]) -> LabelledItem:
         identities.append(_identity_of(row))
         return _item(row, column)
@@ -181,6 +182,7 @@ def _contradictions(
                 "category; give each item its own id"
             )
             continue
+        # (physician or None for the judge, decision)
         decisions: list[tuple[str | None, float]] = [(None, item.judged)]
         decisions += zip(item.physicians, item.labels, strict=True)
         for who, decision in decisions:

@@ -69,7 +69,8 @@ def _read_rows(
     """Add the questions and mistakes of a file to `content`."""
     published_form = FORMS[form]
     archive = published_form.archive_of(path)
-    with opened_pictures(published_form.pictures, archive, folder) as pictures:
+    column_of_pictures = published_form.pictures
+    with opened_pictures(column_of_pictures, archive, folder) as pictures:
         is_first_row = True
         for position, row in _rows_of(path, form, published_form):
             # Columns are checked in the first row only: a converter reports a cell that is missing

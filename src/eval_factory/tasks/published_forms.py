@@ -98,7 +98,8 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
     """
     if cell_text(row, "question_type").lower() != "mcq":
         return None
-    right_names = {name.strip() for name in cell_text(row, "correct_answer").split(",")} - {""}
+    right_names = {name.strip() for name in cell_text(row, "correct_answer").split(",")}
+    right_names.discard("")  # a comma may end the list
     if len(right_names) > 1:
         return None
     # A CSV file has the choices as JSON in one cell; a Parquet file may have them as an object.
@@ -209,7 +210,9 @@ def medconceptsqa_question(row: DataRow) -> ChoiceQuestion:
     A question asks for the meaning of a medical code and has four choices. The text of the question
     repeats the choices after its first line.
     """
-    options = dict(zip("ABCD", map(row.get, _OPTIONS), strict=True))
+    options = {}
+    for letter, column in zip("ABCD", _OPTIONS, strict=True):
+        options[letter] = row.get(column)
     choices, right = chosen_options(
         options,
         cell_text(row, "answer_id"),
@@ -251,15 +254,8 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
     )
     patient = cell_text(row, "patient")
     question_id = "" if is_blank(row.get("No")) else f"{patient}-{row['No']}"
-    texts = row.get("texts")
-    if (
-        not isinstance(texts, Mapping)
-        or not texts
-        or any(not isinstance(text, str) for text in texts.values())
-    ):
-        raise RowFaultError("texts", 'must be an object such as {"text_0": "..."}')
     documents = []
-    for number, text in enumerate(texts.values(), start=1):
+    for number, text in enumerate(_texts_of_patient(row), start=1):
         documents.append(f"[Document {number}]\n{text.strip()}")
     paragraphs = [
         "These are the documents of one patient.",
@@ -274,6 +270,16 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
         right=right,
         cluster=("patient", patient),
     )
+
+
+def _texts_of_patient(row: DataRow) -> list[str]:
+    """Return the documents in the cell `texts`. Raises RowFaultError if the cell has no texts."""
+    texts = row.get("texts")
+    if isinstance(texts, Mapping) and texts:
+        documents = list(texts.values())
+        if all(isinstance(document, str) for document in documents):
+            return documents
+    raise RowFaultError("texts", 'must be an object such as {"text_0": "..."}')
 
 
 def _plain(text: str) -> str:

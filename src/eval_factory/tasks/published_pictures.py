@@ -51,6 +51,7 @@ class Pictures:
         return tuple(self._file_name_of(entry) for entry in entries)
 
     def _fault(self, reason: str) -> RowFaultError:
+        """Return an error for the caller to raise, about the cell of the pictures."""
         return RowFaultError(self._column, reason)
 
     def _file_name_of(self, entry: Any) -> str:
@@ -70,7 +71,8 @@ class Pictures:
 
     def _content_of_member(self, name: str, archive: zipfile.ZipFile) -> bytes:
         """Return the content of a file in the archive. Raises RowFaultError if it is not usable."""
-        if name.startswith("/") or "\\" in name or ".." in name.split("/"):
+        is_absolute = name.startswith("/") or "\\" in name
+        if is_absolute or ".." in name.split("/"):
             raise self._fault("leaves the folder of the pictures")
         member = self._members.get(name)
         if member is None:

@@ -47,7 +47,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
     # file in memory.
     number = 0
     for group in range(table.num_row_groups):
-        for batch in table.iter_batches(_ROWS_AT_ONCE, [group]):
+        for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, row_groups=[group]):
             for row in batch.to_pylist():
                 number += 1
                 yield f"row {number}", row

@@ -27,6 +27,7 @@ _CLAUSES = {
 """A dict from `ReasonedTask.answer_kind` to the clause of the prompt that explains X in the line
 `Answer: X`.
 """
+# "Answer: B", also in Markdown: "**Answer:** B", "> _Answer_: B"
 _ANSWER_LINE = re.compile(r"^[\s>*#_`]*answer[\s*_`]*:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -72,6 +73,8 @@ def reasoned_tasks() -> Mapping[str, ReasonedTask]:
     """Return a dict from the name of each task that can ask for reasoning to its changes."""
     table = packaged("tasks/reasoned.yml")
     tasks = {}
+    # An entry has the kind of the answer (`ends`), the phrases to remove (`removes`), and the key
+    # of the reason why examples are left out (`left_out`).
     for name, entry in table["tasks"].items():
         why_examples_left_out = None
         if "left_out" in entry:

@@ -174,7 +174,7 @@ def _unknown_run_spec_message(run_spec: str, index: RunSpecIndex, upstream: Upst
         option = f" --upstream {upstream.name}"
     hint = upstream_hint(run_spec, upstream)
     if not hint:
-        near = did_you_mean(run_spec, list(index.run_specs))
+        near = did_you_mean(run_spec, list(index.run_specs))  # "" if no name is similar
         hint = f"{near}; 'eval-factory ls --all{option}' lists them"
     return f"{name} {index.helm} has no run spec {run_spec!r}{hint}"
 
@@ -309,7 +309,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
         arguments[key] = os.path.abspath(os.path.expanduser(arguments[key]))
     # The tasks of framework.yml with the same run spec state further facts about this run spec.
     known_tasks = [task for task in framework.evaluations if task.helm.run_spec == entry.name]
-    candidates = [*spec.main_metrics, *(task.helm.main_metric for task in known_tasks)]
+    possible_metrics = [*spec.main_metrics, *(task.helm.main_metric for task in known_tasks)]
     notes: list[str] = []
     for task in known_tasks:
         if _has_fixed_values_of(task, entry):
@@ -333,7 +333,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
             run_spec=entry.name,
             scenario=spec.scenario or entry.name,
             upstream=upstream,
-            main_metric=candidates[0] if candidates else None,
+            main_metric=possible_metrics[0] if possible_metrics else None,
             judges=tuple(framework.judges) if spec.has_jury else (),
             is_run_entry=True,
             arguments=arguments,

@@ -51,8 +51,9 @@ class IndexedRunSpec:
     part of HELM's source that executes the code; None or empty if HELM executes no answers.
     """
     asks: str | None = None
-    """The kind of request, if it is not a request for text. Such a run spec cannot be run, unless
-    the kind is `IMAGE_GENERATION`.
+    """The kind of request, if it is not a request for text: "image generation", "critiques of
+    answers". Such a run spec cannot be run, unless the kind is `IMAGE_GENERATION`. (`Task.asks` is
+    something else: a short description of the task.)
     """
     media: str | None = None  # the media in prompts in addition to text: `images` or `sounds`
     zero_shot: bool = False  # True if prompts are known to contain no examples
