@@ -364,8 +364,8 @@ def _named_benchmark(
 
 def _task_of(benchmark: Benchmark, task: Task) -> Task:
     """Return a copy of a task that is changed to run a custom benchmark."""
+    from eval_factory.tasks.conversations import CONVERSATION_RUN_SPEC
     from eval_factory.tasks.custom_table import CLUSTER
-    from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
     from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 
     changes: dict[str, Any] = {

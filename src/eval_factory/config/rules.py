@@ -106,7 +106,7 @@ def _confidence_problems(evaluation: Evaluation, other_keys: Collection[str]) ->
         )
     if extra.confidence == STATED_ONLY and BENCHMARK_KEY in task.helm.parameters:
         # Imported late, because few runs are of a custom benchmark.
-        from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
+        from eval_factory.tasks.conversations import CONVERSATION_RUN_SPEC
 
         if task.helm.run_spec == CONVERSATION_RUN_SPEC:
             yield (

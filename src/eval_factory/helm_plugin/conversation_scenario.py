@@ -23,13 +23,13 @@ from eval_factory.core.plain_yaml import packaged, parse_own
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.media import facts_of
 from eval_factory.helm import names
-from eval_factory.tasks.custom_table import picture_file
-from eval_factory.tasks.file_problems import shortened
-from eval_factory.tasks.message_files import (
+from eval_factory.tasks.conversations import (
     CONVERSATION_RUN_SPEC,
     read_conversations,
     right_letters_of,
 )
+from eval_factory.tasks.custom_table import picture_file
+from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.rubric_case import conversation_text
 
 

@@ -23,7 +23,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.table_files import file_of_table
-from eval_factory.tasks import custom_table, message_files
+from eval_factory.tasks import conversations, custom_table
 from eval_factory.tasks.custom_table import PictureCheck, picture_columns
 from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
 from eval_factory.tasks.jury_form import (
@@ -237,7 +237,7 @@ def _table_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
     Raises ConfigError if a file has mistakes.
     """
     findings = Findings()
-    has_conversations = message_files.holds_conversations(document.get("dataset_file"))
+    has_conversations = conversations.holds_conversations(document.get("dataset_file"))
     if has_conversations:
         document = _with_dataset_as_prompt(path, document, findings)
     yaml_file = _validated(path, document, _TableFile)
@@ -433,7 +433,7 @@ def _check_conversations(
     path = benchmark.path
     file = benchmark.dataset_file
     metrics = benchmark.metrics
-    rows = message_files.check_conversations(
+    rows = conversations.check_conversations(
         path,
         file,
         benchmark.gold_metric,
@@ -442,7 +442,7 @@ def _check_conversations(
         is_compared=EXACT_MATCH in metrics,
         has_answers=benchmark.has_answers,
     )
-    fields = message_files.usable_fields(rows)
+    fields = conversations.usable_fields(rows)
     if benchmark.judge_prompt_file is not None:
         # Without rows, the fields of the conversations are unknown.
         known_fields = fields if rows else None

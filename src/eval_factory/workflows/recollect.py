@@ -40,10 +40,10 @@ from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.judge_passports import PASSPORT
+from eval_factory.tasks.conversations import holds_conversations
 from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
 from eval_factory.tasks.framework import DATA_PATH, load_framework
 from eval_factory.tasks.jury_form import JURY
-from eval_factory.tasks.message_files import holds_conversations
 from eval_factory.tasks.own_data import files_of
 from eval_factory.workflows.context import claim, write_result
 from eval_factory.workflows.import_results import is_imported

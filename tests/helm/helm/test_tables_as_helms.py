@@ -15,8 +15,8 @@ from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
 from eval_factory.helm.criteria import prompt_of_jury
 from eval_factory.helm.metric_facts import _FACTS
+from eval_factory.tasks.conversations import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.run_specs import load_index
 
 OF_NO_DIRECTION = {"ehr_sql_total_predicted_answerable", "ehr_sql_total_ground_truth_answerable"}

@@ -14,8 +14,8 @@ from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, SampleSet
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Patch
+from eval_factory.tasks.conversations import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.errata import load_errata
-from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.tasks.upstreams import MEDHELM, UPSTREAMS
 

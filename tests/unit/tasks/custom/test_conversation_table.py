@@ -11,13 +11,13 @@ import yaml
 
 from builders import evaluation
 from eval_factory.core.errors import ConfigError
-from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
-from eval_factory.tasks.message_files import (
+from eval_factory.tasks.conversations import (
     Conversation,
     holds_conversations,
     read_conversations,
     usable_fields,
 )
+from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
 from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 from facts import each_says, says
 
