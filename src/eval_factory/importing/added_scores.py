@@ -44,7 +44,8 @@ class ChangedInstances:
     """The instances of a result. Each iteration applies the function `change` to every instance."""
 
     instances: Iterable[InstanceRecord]
-    # takes the number of an instance, from 1, and the instance; returns the changed instance
+    # takes the number of an instance as text, from "1", and the instance; returns the changed
+    # instance
     change: Callable[[str, InstanceRecord], InstanceRecord]
 
     def __iter__(self) -> Iterator[InstanceRecord]:

@@ -30,7 +30,7 @@ SampleKey = tuple[str, int, str | None]
 # A category of questions with more than this number of values (such as an id) makes no groups.
 MAX_GROUPS = 40
 MAX_CAUSES = 20  # the maximum number of causes of failures in a result
-# signs of an answer
+# The signs of an answer: the model declines to answer, or the answer states none of the options.
 REFUSED = "refused"
 UNPARSED = "unparsed"
 
@@ -58,8 +58,8 @@ def stated_option_index(sample: ForeignSample) -> int | None:
 def signs_of(sample: ForeignSample, option_index: int | None) -> tuple[str, ...]:
     """Return the sign of an answer in a tuple, which is empty if the answer has no sign.
 
-    An answer that refuses has the sign `REFUSED`. If a question has options and the answer states
-    none of them, the answer has the sign `UNPARSED`. A blank answer has no sign.
+    An answer that refuses has the sign `REFUSED`. Another answer to a question with known right
+    options that states none of the options has the sign `UNPARSED`. A blank answer has no sign.
 
     Args:
         sample: the answer.
@@ -70,7 +70,7 @@ def signs_of(sample: ForeignSample, option_index: int | None) -> tuple[str, ...]
         return ()
     if is_refusal(answer):
         return (REFUSED,)
-    if sample.is_readable:
+    if sample.is_comparable:
         return (UNPARSED,)
     return ()
 
@@ -87,15 +87,15 @@ class SampleCounts:
     truncated: int = 0  # answers that reached the limit of output tokens
     filtered: int = 0  # answers that a content filter has ended
     # answers to questions with lettered options of which a right option is known
-    readable: int = 0
-    # readable answers in which the reader finds no option; includes refusals and empty answers
-    unread: int = 0
+    comparable: int = 0
+    # comparable answers in which the reader finds no option; includes refusals and empty answers
+    comparable_without_option: int = 0
     refused: int = 0  # answers with the sign `REFUSED`
     unparsed: int = 0  # answers with the sign `UNPARSED`
     prompt_tokens: int = 0
     completion_tokens: int = 0
     values: dict[str, dict[SampleKey, float]] = field(default_factory=dict)  # metric -> values
-    # for each readable answer: 1 if the reader finds a right option, else 0
+    # for each comparable answer: 1 if the reader finds a right option, else 0
     reader_values: dict[SampleKey, float] = field(default_factory=dict)
     signs: dict[SampleKey, tuple[str, ...]] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)  # message -> number of samples
@@ -161,10 +161,10 @@ class SampleCounts:
             self.refused += 1
         if UNPARSED in signs:
             self.unparsed += 1
-        if sample.is_readable:
-            self.readable += 1
+        if sample.is_comparable:
+            self.comparable += 1
             if index is None:
-                self.unread += 1
+                self.comparable_without_option += 1
             # If the answer states no option, `index` is None, and the value is 0.
             self.reader_values[key] = float(index in sample.right_options)
 
@@ -220,7 +220,8 @@ class SampleCounts:
         if not questions or self._with_right_options < questions:
             return None
         main = self.values.get(self.main_metric, {})
-        if not main or not set(main.values()) <= {0.0, 1.0}:
+        is_right_or_wrong = set(main.values()) <= {0.0, 1.0}
+        if not main or not is_right_or_wrong:
             return None
         scores = {}
         for letter, count in sorted(self._right_if_always.items()):
@@ -249,8 +250,7 @@ class SampleCounts:
             filtered=self.filtered,
             unparsed=self.unparsed,
             refused=self.refused,
-            # In a result, `unreadable` are answers without an option; it is not the opposite of
-            # `readable` here.
+            # An imported result has no other kinds of unreadable answers than unparsed answers.
             unreadable=self.unparsed,
         )
 

@@ -42,8 +42,8 @@ UNNAMED_METRIC = "score"
 """The name of the metric if a record does not name its metric."""
 VERSIONS = ("0.2.", "0.3.")  # the beginnings of the schema's versions that can be read
 _METRIC_NAME_FIELDS = ("metric_name", "metric_id", "evaluation_description")
-"""The fields that may name a metric. The names come from the first field whose values differ
-between all results of an evaluation.
+"""The fields of `metric_config` that may name a metric. The names come from the first field whose
+values differ between all results of an evaluation.
 """
 _HASHES = ("sha256", "md5")  # the hash algorithms of the schema
 # metadata that are not categories
@@ -203,11 +203,13 @@ def _metric_names(
     configs = [result.get("metric_config") or {} for result in results]
     if len(results) == 1:
         return [str(configs[0].get("metric_name") or configs[0].get("metric_id") or UNNAMED_METRIC)]
-    # Each candidate has a name for each result.
-    candidates = [[config.get(field) for config in configs] for field in _METRIC_NAME_FIELDS]
+    candidates = []  # lists with a name for each result
+    for name_field in _METRIC_NAME_FIELDS:
+        candidates.append([config.get(name_field) for config in configs])
     candidates.append([result.get("evaluation_result_id") for result in results])
     for names in candidates:
-        if all(names) and len(set(names)) == len(names):
+        are_different = len(set(names)) == len(names)
+        if all(names) and are_different:
             return [str(name) for name in names]
     raise SourceError(
         f"{path}: the results of {evaluation} have no different names; "
@@ -359,7 +361,7 @@ def _samples_at(
 ) -> Iterator[ForeignSample]:
     """Yield the samples of an evaluation; the texts of each sample are read from its first line."""
     offsets = [lines.offset for lines in lines_by_key.values()]
-    first_lines = json_lines_at(file, offsets)
+    first_lines = json_lines_at(file, offsets)  # reads one line at a time
     for (key, lines), first_line in zip(lines_by_key.items(), first_lines, strict=True):
         yield _sample(first_line, key, lines.values)
 
@@ -437,7 +439,10 @@ def _right_options(references: Sequence[str], options: Sequence[str]) -> tuple[i
 
 
 def _turns(messages: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the messages of a conversation as turns, with the model's tool calls as text."""
+    """Return the messages of a conversation as turns, each with `role` and `content`.
+
+    The model's tool calls are added to the content as text.
+    """
     turns = []
     for message in messages:
         text = str(message.get("content") or "")

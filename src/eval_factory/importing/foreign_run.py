@@ -10,6 +10,20 @@ MAX_OPTIONS = 26
 """The maximum number of options, because options are named by the letters A to Z."""
 
 
+def option_index(letter: str, option_count: int) -> int | None:
+    """Return the index of the option that a letter names: 0 for A and a, 1 for B and b.
+
+    Returns None if the text is not one letter, or if there is no such option.
+    """
+    capital = letter.upper()
+    if len(capital) != 1:  # also for one small letter: the capital of "ß" is "SS"
+        return None
+    index = ord(capital) - ord("A")
+    if not 0 <= index < option_count:
+        return None
+    return index
+
+
 @dataclass(frozen=True)
 class ForeignSample:
     """One answer of a model to one question, as another program stored it."""
@@ -23,7 +37,7 @@ class ForeignSample:
     options: tuple[str, ...] = ()
     right_options: tuple[int, ...] = ()  # the indices of the right options in `options`
     right_answers: tuple[str, ...] = ()  # the accepted answers; used if there are no options
-    # the messages of a conversation before the answer, each with `role` and `content`
+    # the messages of a conversation before the answer, each a dict with `role` and `content`
     turns: tuple[Mapping[str, Any], ...] = ()
     error: str | None = None  # the reason why there is no answer
     finish_reason: str | None = None
@@ -37,7 +51,7 @@ class ForeignSample:
     cluster: str | None = None  # the group of related questions to which the question belongs
 
     @property
-    def is_readable(self) -> bool:
+    def is_comparable(self) -> bool:
         """True if there is an answer whose stated option can be compared with a right option."""
         has_letters = 1 < len(self.options) <= MAX_OPTIONS
         return self.completion is not None and has_letters and bool(self.right_options)

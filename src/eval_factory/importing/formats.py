@@ -28,7 +28,7 @@ from eval_factory.importing.tables import Columns
 INSPECT = "inspect"
 LM_EVAL = "lm-eval"
 HELM = "helm"
-EEE = "eee"
+EEE = "eee"  # Every Eval Ever
 TABLE = "table"
 FORMATS = (INSPECT, LM_EVAL, HELM, EEE, TABLE)
 

@@ -275,10 +275,10 @@ def _note_texts(run: ForeignRun, counts: SampleCounts) -> Iterator[str]:
     if without_samples and counts.requested:
         shown = formats.first_of(without_samples, limit=3)
         yield f"No single question has a value of {shown}; these scores have no interval."
-    if counts.unread:
+    if counts.comparable_without_option:
         yield (
-            f"{counts.unread} of {counts.readable} answers state no option that can be read; "
-            f"{READER_METRIC} counts them as wrong."
+            f"{counts.comparable_without_option} of {counts.comparable} answers state no option "
+            f"that can be read; {READER_METRIC} counts them as wrong."
         )
     if counts.duplicates:
         yield f"{counts.duplicates} questions have the same prompt as another question."
@@ -382,7 +382,7 @@ def _instance_record(
     if reader_value is not None:
         # A source that is an export of eval-factory may have its own value of this metric.
         metrics.setdefault(READER_METRIC, reader_value)
-    clean = redactor.tree
+    redacted = redactor.tree  # redacts the texts at all levels of a value
     return InstanceRecord(
         id=redactor.text(sample.id),
         split=SPLIT,
@@ -390,8 +390,8 @@ def _instance_record(
         trial=sample.repeat,
         perturbation=None,
         prompt=redactor.text(sample.prompt),
-        references=tuple(clean(list(sample.references))),
-        categories=clean(dict(sample.categories)),
+        references=tuple(redacted(list(sample.references))),
+        categories=redacted(dict(sample.categories)),
         completion=None if sample.completion is None else redactor.text(sample.completion),
         metrics=metrics,
         finish_reason=sample.finish_reason,
@@ -405,8 +405,8 @@ def _instance_record(
         injection=(),
         signs=signs,
         cluster=sample.cluster,
-        turns=tuple(clean(list(sample.turns))),
+        turns=tuple(redacted(list(sample.turns))),
         reasoning=None if sample.reasoning is None else redactor.text(sample.reasoning),
-        judgements=clean(dict(sample.judgements)),
+        judgements=redacted(dict(sample.judgements)),
         question=None if sample.question is None else redactor.text(sample.question),
     )

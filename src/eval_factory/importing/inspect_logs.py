@@ -20,6 +20,7 @@ from eval_factory.importing.foreign_run import (
     ForeignSample,
     ReportedValue,
     counts_of_turns,
+    option_index,
 )
 from eval_factory.importing.json_stream import elements_of, object_without_lists, value_in
 from eval_factory.importing.sources import (
@@ -48,9 +49,11 @@ _UNKNOWN = "unknown"
 _START = "_journal/start.json"  # written when the evaluation begins
 _HEADER = "header.json"  # written when the evaluation ends
 _SAMPLES = "samples/"  # the beginning of the names of samples
-_PART_OF_A_SAMPLE = re.compile(r"_epoch_\d+/sample\.json$")
+_PART_OF_A_SAMPLE = re.compile(r"_epoch_\d+/sample\.json$")  # "samples/17_epoch_1/sample.json"
 _LISTS = ("samples", "reductions")
-"""The lists in a `.json` log whose length grows with the number of samples."""
+"""The lists in a `.json` log whose length grows with the number of samples. `reductions` are the
+scores of each sample over its epochs.
+"""
 _MEANS = ("accuracy", "mean")
 """The metrics of Inspect that are means over samples. Of these metrics, the first that a scorer has
 is the reported value.
@@ -115,7 +118,7 @@ def read(path: Path) -> ForeignRun:
         dataset=_dataset(evaluation),
         stated_samples=count_of(results.get("total_samples")),
         finished=status == "success",
-        why_unfinished=None if status == "success" else _unfinished(status, header),
+        why_unfinished=None if status == "success" else _why_unfinished(status, header),
         started_at=utc_time(stats.get("started_at") or evaluation.get("created")),
         ended_at=utc_time(stats.get("completed_at")),
         prompt_tokens=prompt_tokens,
@@ -255,7 +258,7 @@ def _repeat(epoch: Any, location: str) -> int:
 
 
 def _targets(target: Any) -> tuple[str, ...]:
-    """Return the right answers of a sample."""
+    """Return the right answers of a sample, which Inspect calls its target."""
     if isinstance(target, list):
         return tuple(str(item) for item in target)
     if target in (None, ""):
@@ -271,8 +274,9 @@ def _right_options(targets: Sequence[str], options: Sequence[str]) -> tuple[int,
     """
     indices = []
     for target in targets:
-        if len(target) == 1 and 0 <= ord(target.upper()) - ord("A") < len(options):
-            indices.append(ord(target.upper()) - ord("A"))
+        index = option_index(target, len(options))
+        if index is not None:
+            indices.append(index)
         elif target in options:
             indices.append(options.index(target))
     return tuple(indices)
@@ -327,7 +331,7 @@ def _input_text(input_field: Any) -> str:
 
 
 def _turns(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Return the messages of a conversation before its last answer.
+    """Return the messages of a conversation before its last answer, with `role` and `content`.
 
     The tuple is empty if there is only one such message, because the prompt has its text.
     """
@@ -346,7 +350,9 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
 
 
 def _values(scores: Any, location: str) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
-    """Return the values by metric, and the explanations by scorer.
+    """Return (values by metric, judgements as in `ForeignSample.judgements`).
+
+    The judgements have the explanations of the scorers.
 
     Raises:
         SourceError: `scores` is not a JSON object.
@@ -492,7 +498,7 @@ def _first_metric(path: Path, status: str, header: Mapping[str, Any]) -> str:
         if sample.values:
             return next(iter(sample.values))
     raise SourceError(
-        f"{path}: has no scores (status {one_line(_unfinished(status, header))}); "
+        f"{path}: has no scores (status {one_line(_why_unfinished(status, header))}); "
         "`inspect score` or `inspect eval-retry` computes them"
     )
 
@@ -515,7 +521,7 @@ def _token_sum(by_model: Mapping[str, Any], name: str) -> int | None:
     return sum(counts) or None
 
 
-def _unfinished(status: str, header: Mapping[str, Any]) -> str:
+def _why_unfinished(status: str, header: Mapping[str, Any]) -> str:
     """Return why a log is not complete: its status, with the error message if there is one."""
     error = header.get("error")
     if isinstance(error, dict) and error.get("message"):

@@ -15,7 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
+from eval_factory.importing.foreign_run import (
+    ForeignRun,
+    ForeignSample,
+    ReportedValue,
+    option_index,
+)
 from eval_factory.importing.sources import (
     SourceError,
     count_of,
@@ -375,7 +380,7 @@ def _log_likelihood(response: Any) -> float | None:
     """
     pair = response
     while isinstance(pair, list) and pair and isinstance(pair[0], list):
-        pair = pair[0]
+        pair = pair[0]  # a list of lists: go one level down
     try:
         return float(pair[0])
     except (TypeError, ValueError, IndexError, KeyError):
@@ -396,7 +401,7 @@ def _options_in(doc: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the options of a question; empty if no known field has options."""
     for name in _OPTION_FIELDS:
         options = doc.get(name)
-        if isinstance(options, dict):
+        if isinstance(options, dict):  # {"text": ["...", ...], "label": [...]} or {"A": "...", ...}
             options = options.get("text", list(options.values()))
         if isinstance(options, list) and all(isinstance(option, str) for option in options):
             return tuple(options)
@@ -426,7 +431,7 @@ def _right_options(target: Any, options: tuple[str, ...]) -> tuple[int, ...]:
         return (int(text),)
     if text in options:
         return (options.index(text),)
-    letter = text.strip("()").upper()
-    if len(letter) == 1 and 0 <= ord(letter) - ord("A") < len(options):
-        return (ord(letter) - ord("A"),)
-    return ()
+    index = option_index(text.strip("()"), len(options))
+    if index is None:
+        return ()
+    return (index,)

@@ -348,7 +348,8 @@ def sample_id(value: Any, location: str) -> str:
         raise SourceError(
             f"{location}: its id is empty, unprintable or beyond {_MAX_ID} characters"
         )
-    if text.startswith(("/", "~")) or ".." in text.replace("\\", "/").split("/"):
+    parts = text.replace("\\", "/").split("/")
+    if text.startswith(("/", "~")) or ".." in parts:
         raise SourceError(f"{location}: its id {one_line(text)} is a path that leads elsewhere")
     return text
 
@@ -389,6 +390,7 @@ def utc_time(value: Any) -> str | None:
     Returns None if the value is not a time or has no time zone.
     """
     try:
+        # Python 3.10 does not accept the Z that means UTC.
         moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
     except ValueError:
         return None
@@ -398,7 +400,11 @@ def utc_time(value: Any) -> str | None:
 
 
 def count_of(value: Any) -> int | None:
-    """Return a value that is an integer from 0 to 2**53 - 1; None for all other values."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
-        return value
+    """Return a value that is an integer from 0 to 2**53 - 1; None for all other values.
+
+    Programs that read the numbers of JSON as floats cannot read larger integers exactly.
+    """
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if is_integer and 0 <= value < 2**53:
+        return int(value)
     return None

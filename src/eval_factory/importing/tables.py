@@ -11,7 +11,12 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import NO_VERSION
 from eval_factory.core.table_files import TableError, file_of_table, table_rows
-from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
+from eval_factory.importing.foreign_run import (
+    ForeignRun,
+    ForeignSample,
+    ReportedValue,
+    option_index,
+)
 from eval_factory.importing.sources import (
     SourceError,
     digest_of,
@@ -96,7 +101,7 @@ def read(path: Path, columns: Columns, task: str, model: str) -> ForeignRun:
 def _samples(path: Path, columns: Columns, metric: str) -> Iterator[ForeignSample]:
     """Yield the sample of each row. Rows with the same id are repeats of a question."""
     is_checked = False
-    repeats: dict[str, int] = {}
+    repeats: dict[str, int] = {}  # dict from an id to the number of earlier rows with this id
     for number, row in _rows(path):
         if not is_checked:
             _refuse_missing_columns(path, columns, row)
@@ -204,9 +209,10 @@ def _right_options(right: str, options: tuple[str, ...]) -> tuple[int, ...]:
     text = right.strip()
     if text in options:
         return (options.index(text),)
-    if len(text) == 1 and 0 <= ord(text.upper()) - ord("A") < len(options):
-        return (ord(text.upper()) - ord("A"),)
-    return ()
+    index = option_index(text, len(options))
+    if index is None:
+        return ()
+    return (index,)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:

@@ -101,9 +101,8 @@ def read_rows(
         return content
     first_lines: dict[str, int] = {}  # dict from an id to the number of the first line with this id
     empty = f"has no {rows_noun}; each line is a JSON object"
-    # `reading` adds a problem if the file is not UTF-8 or has no rows.
     with (
-        content.reading(file, empty=empty),
+        content.reading(file, empty=empty),  # reports a file without rows, or not in UTF-8
         open_text(file, encoding="utf-8-sig", max_size=MAX_BYTES_OF_TABLE) as opened,
     ):
         for number, line in enumerate(opened, start=1):

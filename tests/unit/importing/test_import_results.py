@@ -188,6 +188,18 @@ def test_a_table_is_read_by_the_columns_that_are_named(tmp_path: Path) -> None:
         import_results(path, tmp_path / "other")
 
 
+def test_a_right_answer_whose_capital_is_two_letters_is_no_letter_of_an_option(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text("id,options,right,answer\n1,x|y,\u00df,\u00df\n2,x|y,b,y\n", encoding="utf-8")
+    columns = Columns(id="id", options="options", right="right", answer="answer")
+    result = imported(path, tmp_path / "out", columns=columns).result
+    first, second = result.instances
+    assert [reference["tags"] for reference in first.references] == [[], []]
+    assert [reference["tags"] for reference in second.references] == [[], ["correct"]]
+
+
 def test_the_stored_command_of_a_table_makes_the_same_result(tmp_path: Path) -> None:
     source = write_table(tmp_path / "answers.csv")
     columns = Columns(id="nr", answer="answer", right="gold")
