@@ -23,21 +23,16 @@ from eval_factory.config.rules import (
     prescribed_roles,
 )
 from eval_factory.core.enums import MODEL_ROLE
-from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.urls import base_of, origin_of
+from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
+from eval_factory.plan.role_servers import RoleServers, named_servers, read_earlier_servers
 from eval_factory.tasks.asking_forms import ASKING_KEYS, LOGPROBS, STATED
 from eval_factory.tasks.reasoned import LETTER
 from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import Upstream
 
-SERVERS_SECTION = "answers_kept_by"
-"""The section of run_config.yml that lists the servers whose answers are stored in the folder.
-
-The section exists only if an endpoint has or had several servers.
-"""
 SENDS_METADATA = "sends_image_metadata"
 """The key in the run_config.yml of a folder whose first run sent pictures with their metadata.
 
@@ -358,7 +353,7 @@ def _shared_settings(
         earlier_servers: the servers of the folder's last run, by role.
     """
     params = evaluation.params
-    url, servers = _named_servers(urls, earlier_servers.get(role))
+    url, servers = named_servers(urls, earlier_servers.get(role))
     return {
         "role": role,
         "url": url,
@@ -500,7 +495,7 @@ def identity_of(
     values = _values_with_effect(evaluation)
     # The identity has the name of the servers: servers may be added to an endpoint, or removed,
     # without a new identity.
-    values[URL], _ = _named_servers(evaluation.endpoint.urls, earlier_servers.get(MODEL_ROLE))
+    values[URL], _ = named_servers(evaluation.endpoint.urls, earlier_servers.get(MODEL_ROLE))
     values["config.type"] = evaluation.task.name
     values["helm.arguments"] = evaluation.task.helm.arguments  # with absolute paths
     configured_judges = values.pop("config.params.extra.judges", None)
@@ -518,7 +513,7 @@ def identity_of(
                 judge.pop(name, None)
             if judge["url"] is not None:
                 earlier = earlier_servers.get(judge["name"])
-                judge["url"], _ = _named_servers(urls_in(judge["url"]), earlier)
+                judge["url"], _ = named_servers(urls_in(judge["url"]), earlier)
             judges.append(judge)
     parts: dict[str, Any] = {"values": values, "judges": judges}
     # The user's own benchmark is identified by the digests of its files, not by their path.
@@ -591,57 +586,6 @@ def slug_of(model_id: str) -> str:
     return f"{slug}-{digest}" if slug else digest
 
 
-@dataclass(frozen=True)
-class RoleServers:
-    """The servers of a role, which serve the same model."""
-
-    url: str  # the URL of the first server, which is the name of all servers together
-    servers: tuple[str, ...]  # the URLs of all current and earlier servers
-
-
-def read_earlier_servers(evaluation: Evaluation, rundir: RunDir) -> dict[str, RoleServers]:
-    """Return the servers of the folder's last run, by role.
-
-    Returns an empty dict if no endpoint has or had several servers, or if the folder has no
-    run_config.yml that can be read.
-    """
-    judges = evaluation.extra.judges or []
-    url_settings = [evaluation.endpoint.url, *(judge.url for judge in judges)]
-    has_several = any(len(urls_in(setting)) > 1 for setting in url_settings)
-    try:
-        text = rundir.run_config.read_text(encoding="utf-8")
-        # A search in the text is much faster than reading the YAML.
-        if not has_several and f"\n{SERVERS_SECTION}:" not in text:
-            return {}
-        document = parse_own(text)
-        if SERVERS_SECTION not in document:
-            return _configured_servers(evaluation, document)
-        servers = {}
-        for role, entry in document[SERVERS_SECTION].items():
-            servers[role] = RoleServers(entry["url"], tuple(entry["servers"]))
-        return servers
-    # The file may be damaged, or of a version with other keys.
-    except (OSError, UnicodeDecodeError, YamlError, LookupError, TypeError, AttributeError):
-        return {}
-
-
-def _configured_servers(
-    evaluation: Evaluation, document: Mapping[str, Any]
-) -> dict[str, RoleServers]:
-    """Return the servers that a run_config.yml without `SERVERS_SECTION` configures, by role."""
-    helm = evaluation.task.helm
-    target_urls = urls_in(document["target"]["api_endpoint"]["url"])
-    urls_of_judges = {}
-    for judge in document["config"]["params"]["extra"]["judges"] or ():
-        urls_of_judges[judge["name"]] = urls_in(judge.get("url"))
-    prescribed = prescribed_roles(helm.prescribed_judges)
-    servers = {}
-    for role in (MODEL_ROLE, *helm.judges, *prescribed, *urls_of_judges):
-        urls = urls_of_judges.get(role) or target_urls  # a judge without a URL is at the target
-        servers[role] = RoleServers(urls[0], urls)
-    return servers
-
-
 # "      keep_image_metadata: false"
 _METADATA_KEY = re.compile(r"^ +keep_image_metadata:", re.MULTILINE)
 """Matches a run_config.yml of the versions that remove metadata: only these have this setting."""
@@ -671,46 +615,7 @@ def sends_metadata_as_before(evaluation: Evaluation, rundir: RunDir) -> bool:
         text = rundir.run_config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return False  # most often because this is the first run in the folder
-    # Only an early version, which always sent the metadata, wrote a file without the setting.
+    # Only an early version, which always sent the metadata, wrote a file without the setting. A
+    # later run in the folder has replaced this file by one with `SENDS_METADATA`.
     is_of_early_version = _METADATA_KEY.search(text) is None
     return f"\n{SENDS_METADATA}:" in text or is_of_early_version
-
-
-def _named_servers(urls: Sequence[str], earlier: RoleServers | None) -> tuple[str, tuple[str, ...]]:
-    """Return the name of a role's servers, which is a URL, and the URLs of the servers.
-
-    The name is the URL of the first server. If at least one server was among the earlier servers,
-    the earlier name stays. The URLs are empty if there is only one server, whose URL is the name.
-    """
-    name = urls[0]
-    if earlier is not None:
-        earlier_bases = set(map(base_of, earlier.servers))
-        if not earlier_bases.isdisjoint(map(base_of, urls)):
-            name = earlier.url
-    servers = tuple(urls)
-    if servers == (name,):
-        servers = ()
-    return name, servers
-
-
-def servers_section(
-    endpoints: Iterable[EndpointSettings], earlier_servers: Mapping[str, RoleServers]
-) -> dict[str, Any]:
-    """Return the section of run_config.yml about endpoints with several servers.
-
-    The section is empty if each endpoint has, and always had, only one server.
-
-    Args:
-        endpoints: the endpoints of this run.
-        earlier_servers: the servers of the folder's last run, by role.
-    """
-    section = {}
-    for endpoint in endpoints:
-        servers = list(endpoint.urls)
-        earlier = earlier_servers.get(endpoint.role)
-        if earlier is not None and earlier.url == endpoint.url:
-            servers = [*earlier.servers, *endpoint.urls]
-        servers = list(dict.fromkeys(servers))
-        if servers != [endpoint.url]:
-            section[endpoint.role] = {"url": endpoint.url, "servers": servers}
-    return section

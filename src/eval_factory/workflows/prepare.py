@@ -21,7 +21,8 @@ from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.command import model_files
 from eval_factory.helm.picture_metrics import classes_of, uncomputed_metrics, weights_folder
-from eval_factory.plan.run_plan import SENDS_METADATA, SERVERS_SECTION, Plan, servers_section
+from eval_factory.plan.role_servers import SERVERS_SECTION, servers_section
+from eval_factory.plan.run_plan import SENDS_METADATA, Plan
 from eval_factory.report.documents import run_config
 from eval_factory.workflows.context import RunContext, start_over
 from eval_factory.workflows.resume import DataRead, archive_other_results

@@ -35,7 +35,8 @@ from eval_factory.helm import names, output
 from eval_factory.helm.environments import environment_of_plan
 from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.importing.imported_folder import write_again
-from eval_factory.plan.run_plan import SENDS_METADATA, SERVERS_SECTION, Plan, make_plan
+from eval_factory.plan.role_servers import SERVERS_SECTION
+from eval_factory.plan.run_plan import SENDS_METADATA, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult, load_result
