@@ -252,7 +252,8 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
     a suite with one cell, and for a single run in Slurm.
     """
     from eval_factory.workflows.suite.suite_folder import find_suite
-    from eval_factory.workflows.suite.suite_status import SuiteReader, show_logs
+    from eval_factory.workflows.suite.suite_logs import show_logs
+    from eval_factory.workflows.suite.suite_status import SuiteReader
 
     stdout = tolerant_stream(sys.stdout)
     try:

@@ -18,7 +18,7 @@ from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import ConfigError
 from eval_factory.workflows.estimate import estimate
 from eval_factory.workflows.suite import run_suite as workflow
-from eval_factory.workflows.suite import suite_estimate, suite_status
+from eval_factory.workflows.suite import suite_estimate, suite_logs
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport
 from facts import each_says, says
@@ -173,7 +173,7 @@ def test_an_estimate(
 def test_ctrl_c_ends_the_watching_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite_folder(here / "out", started([CELL]))
     monkeypatch.setattr(suite_screen, "watch", Mock(side_effect=KeyboardInterrupt))
-    monkeypatch.setattr(suite_status, "show_logs", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(suite_logs, "show_logs", Mock(side_effect=KeyboardInterrupt))
     for arguments in (["status", "out", "--watch"], ["logs", "out", CELL, "-f"]):
         done = run("suite", *arguments)
         assert done.exit_code == 0
