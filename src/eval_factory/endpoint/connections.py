@@ -40,11 +40,11 @@ MAX_ANSWERS = 100
 
 An extra answer makes the other answers on its connection doubtful, so their number is limited.
 """
-LINGER_S = 1.0
-"""The seconds for which a connection stays open after its last request, to notice extra answers."""
 MIN_SETTLING_S = 0.02
 MAX_SETTLING_S = 2.0
 """The bounds of `Transport.settling_s`, in seconds."""
+LINGER_S = MAX_SETTLING_S
+"""The seconds for which a connection stays open after its last request, to notice extra answers."""
 _SETTLING_FACTOR = 1.5  # `Transport.settling_s` grows by this multiple of the slowest attempt
 PROXY_LOGIN = 407  # the HTTP status with which a proxy asks for a login
 SURPLUS = (
@@ -169,8 +169,11 @@ class Transport:
         """The seconds to wait after the last answer, so that an extra answer would be noticed.
 
         The value is 0 if no open connection has given more than one answer: no answer can then
-        belong to another request.
+        belong to another request. If the endpoint gave an extra answer before, other connections
+        probably have one to come, and the value is the maximum.
         """
+        if self._surplus.was_seen:
+            return MAX_SETTLING_S
         idle = list(self._idle)  # a copy: the loop's thread changes the list
         if not any(wire.answers > 1 for wire in idle):
             return 0.0
@@ -312,11 +315,14 @@ class Transport:
         """Return the usable idle connection that was used last; None if there is none.
 
         The connection that was used last is chosen so that the server can close the connections
-        that are idle for long.
+        that are idle for long. If the endpoint gave an extra answer, no connection is used again.
         """
         while self._idle:
             wire = self._idle.pop()
-            if wire.is_usable() and not self._surplus.was_seen:
+            if self._surplus.was_seen:
+                _close_later(wire)
+                continue
+            if wire.is_usable():
                 return wire
             if wire.is_open:
                 # Bytes may have come without a request. Let the wire read the bytes, so that it
@@ -336,7 +342,7 @@ class Transport:
         if not wire.is_open:
             wire.close()
         elif self._surplus.was_seen or wire.answers >= MAX_ANSWERS:
-            asyncio.get_running_loop().call_later(LINGER_S, wire.close)
+            _close_later(wire)
         else:
             self._idle.append(wire)
 
@@ -429,6 +435,11 @@ def _proxy_fields(proxy: Url | None) -> tuple[tuple[str, str], ...]:
         return ()
     login = base64.b64encode(unquote(proxy.auth).encode("latin-1")).decode()
     return (("Proxy-Authorization", f"Basic {login}"),)
+
+
+def _close_later(wire: Wire) -> None:
+    """Close a connection after `LINGER_S`, so that an extra answer on it is still noticed."""
+    asyncio.get_running_loop().call_later(LINGER_S, wire.close)
 
 
 async def _open_connection(wire: asyncio.Protocol, host: str, port: int) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gc
+import queue
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
 from eval_factory.endpoint import bridge
-from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.http_wire import CUT, TransportError
+from eval_factory.endpoint.connections import MAX_SETTLING_S, SURPLUS, Transport
+from eval_factory.endpoint.http_wire import CUT, Reply, TransportError
 from facts import naming
 from in_the_loop import WAYS, runs_in
 from loopback import serving
@@ -242,6 +245,77 @@ def test_an_answer_that_stops_half_way_ends_after_a_standstill_too() -> None:
     stand_still(0.02, 0.6)
     with pytest.raises(TransportError, match=naming("no whole answer", "0.2 s")):
         transport.post(server.url, {})
+
+
+class TwoConnections:
+    """A server that answers two questions at once, each on a connection of its own."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
+        self.said: list[str] = []
+        self.transport = Transport(self.url, timeout_s=60, say=self.said.append)
+        self.connections: list[socket.socket] = []
+
+    def __enter__(self) -> TwoConnections:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for opened in (*self.connections, self._listener):
+            opened.close()
+
+    def accept(self) -> socket.socket:
+        connection, _ = self._listener.accept()
+        self.connections.append(connection)
+        return connection
+
+    def ask_on_both(self) -> list[Reply]:
+        """Ask two questions, and answer them when both have come."""
+        with ThreadPoolExecutor(2) as pool:
+            asked = [pool.submit(self.transport.post, self.url, {}) for _ in range(2)]
+            while len(self.connections) < 2:
+                self.accept()
+            for connection in self.connections:
+                question_on(connection)
+            for connection in self.connections:
+                connection.sendall(PLAIN)
+            return [question.result(60) for question in asked]
+
+    def ask_on_a_new_one(self) -> Reply:
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(self.transport.post, self.url, {})
+            connection = self.accept()
+            question_on(connection)
+            connection.sendall(PLAIN)
+            return asked.result(60)
+
+
+def question_on(connection: socket.socket) -> bytes:
+    connection.settimeout(60)
+    data = b""
+    while not data.endswith(b"\r\n\r\n{}"):
+        data += connection.recv(1 << 16)
+    return data
+
+
+def test_an_extra_answer_is_noticed_on_a_connection_that_is_used_no_more() -> None:
+    """The first extra answer came on another connection, and this one still owed one."""
+    with TwoConnections() as server:
+        first = server.ask_on_both()
+        second = server.ask_on_both()
+        assert not any(reply.doubt.is_raised for reply in first + second)
+        raised: queue.Queue[int] = queue.Queue()
+        for number, reply in enumerate(second):
+            reply.doubt.when_raised(partial(raised.put, number))
+        server.connections[0].sendall(PLAIN)
+        doubted = {raised.get(timeout=60)}
+        alone = server.ask_on_a_new_one()
+        server.connections[1].sendall(PLAIN)
+        doubted.add(raised.get(timeout=60))
+        assert doubted == {0, 1}
+        assert not any(reply.doubt.is_raised for reply in [*first, alone])
+        assert server.said == [SURPLUS]
+        assert server.transport.settling_s == MAX_SETTLING_S
 
 
 def test_the_users_own_header_takes_the_place_of_the_programs() -> None:
