@@ -26,6 +26,12 @@ _UNESCAPED = {"\\": "\\", "n": "\n", "r": "\r"}
 """A dict from the character after a backslash, in an escaped name, to what both stand for."""
 
 
+# `<64 hex digits>  helm/runs/stats.json`, with a backslash before the digits if the name has
+# escapes. `sha256sum --binary` writes ` *` in place of the two spaces.
+_CHECKSUM_LINE = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)")
+_ESCAPE = re.compile(r"\\([\\nr])")  # a backslash, and the character that it escapes
+
+
 class ChecksumsError(Exception):
     """Raised if a file is not a valid list of checksums."""
 
@@ -105,12 +111,12 @@ def read_checksums(path: Path) -> dict[str, str]:
         return digests
     # Not `splitlines`: a name may contain other line separators, such as U+2028.
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
-        match = re.fullmatch(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", line)
+        match = _CHECKSUM_LINE.fullmatch(line)
         if match is None:
             raise ChecksumsError(f"line {number} is not a SHA-256 with the path of a file")
         name = match["name"]
         if match["escaped"]:
-            name = re.sub(r"\\([\\nr])", lambda escape: _UNESCAPED[escape[1]], name)
+            name = _ESCAPE.sub(lambda escape: _UNESCAPED[escape[1]], name)
         if not leads_inside(name):
             raise ChecksumsError(f"line {number} names a file outside of the folder")
         digests[name] = match["digest"]

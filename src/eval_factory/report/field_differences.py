@@ -46,8 +46,7 @@ def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
     """Yield the differences of two files; none if the files are equal byte for byte.
 
     The suffix of the stored file decides whether both files are compared as YAML, JSON, JSON lines
-    or text.
-    A redaction mark in the stored file matches any text.
+    or text. A redaction mark in the stored file matches any text.
     """
     stored_bytes = stored.read_bytes()
     made_bytes = made.read_bytes()
@@ -172,6 +171,7 @@ def same_text(stored: str, made: str) -> bool:
     """Return True if two texts are equal. A redaction mark in `stored` matches any text."""
     if stored == made or REDACTED not in stored:
         return stored == made
+    # The mark stands for any text: `key [API_KEY_REDACTED] of` matches `key abc of`.
     pattern = ".*?".join(map(re.escape, stored.split(REDACTED)))
     return re.fullmatch(pattern, made, re.DOTALL) is not None
 

@@ -39,12 +39,13 @@ _PUBLIC_PLATFORMS = (
 """Domains of public platforms. Their names, and those of their subdomains, reveal nothing about the
 user. Any other host may be inside a hospital.
 """
-_URL = re.compile(r"https?://[^\s\"'<>]+")
+_URL = re.compile(r"https?://[^\s\"'<>]+")  # `http://gpu-7:8000/v1`, up to a blank or a quote
 
 
 def is_public_platform(host: str) -> bool:
     """Return True if a host belongs to a public platform. `host` may include a port."""
     name = host.lower().partition(":")[0]
+    # The dots make `openai.com` match `openai.com` and `api.openai.com`, but not `myopenai.com`.
     return any(f".{name}".endswith(f".{platform}") for platform in _PUBLIC_PLATFORMS)
 
 
@@ -54,7 +55,7 @@ def inner_hosts(stored: StoredResult) -> tuple[str, ...]:
     These are the hosts of the URLs in the configuration and in the command, and the hosts that were
     asked. Public platforms and this machine (`localhost`, loopback addresses) are left out.
     """
-    hosts = set[str]()
+    hosts: set[str] = set()
     for text in _texts_in([stored.config, stored.target, stored.command]):
         hosts |= {_host_of(url) for url in _URL.findall(text)}
     for endpoint in stored.result.provenance.endpoints.values():
@@ -76,11 +77,16 @@ def without_hosts(text: str, hosts: Iterable[str]) -> str:
     """
     for host in hosts:
         name = re.escape(host)
-        # Parts of longer names do not match. A period after the name may end a sentence.
+        # Parts of longer names do not match: `a.org` is not found in `b.a.org` or `a.org.uk`. A
+        # period after the name may end a sentence.
         pattern = rf"(?<![\w.-]){name}(?![\w-]|\.\w)"
-        # a name without a dot; a host with a colon is an IPv6 address
-        if "." not in host and ":" not in host:
-            pattern = rf"(?<=//){name}(?![\w.-])|(?<![\w.-]){name}(?=:\d)|(?<=host: ){name}\b"
+        # A host with a colon is an IPv6 address.
+        is_name_without_dot = "." not in host and ":" not in host
+        if is_name_without_dot:
+            in_url = rf"(?<=//){name}(?![\w.-])"  # `gpu` in `http://gpu/v1`
+            before_port = rf"(?<![\w.-]){name}(?=:\d)"  # `gpu` in `gpu:8000`
+            after_host = rf"(?<=host: ){name}\b"  # `gpu` in `host: gpu`
+            pattern = f"{in_url}|{before_port}|{after_host}"
         text = re.sub(pattern, PLACEHOLDER, text, flags=re.IGNORECASE)
     return text
 

@@ -138,6 +138,8 @@ class DescribedRun:
     def _values(self) -> dict[str, Any]:
         """The variables of the templates, with the `facts` that papers.yml defines."""
         values = _facts(self.result, self.config, self.target)
+        # The template `facts` prints nothing. The variables that it sets with `{% set %}` become
+        # attributes of the object that `make_module` returns.
         facts = vars(template_of(paper_texts()["facts"]).make_module(values))
         helpers = {
             "cite": self.cite,
@@ -220,7 +222,10 @@ def template_of(text: str) -> Template:
 def _facts(
     result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the variables of the templates, without the `facts` that papers.yml defines."""
+    """Return the variables of the templates, without the `facts` that papers.yml defines.
+
+    The four functions that are called here return further variables; their docstrings explain them.
+    """
     validity = result.validity
     params: Mapping[str, Any] = config.get("params") or {}
     # Templates test `extra.benchmark is none`. Without the key, the test would be false.
@@ -231,7 +236,7 @@ def _facts(
         **(params.get("extra") or {}),
     }
     endpoint = target.get("api_endpoint") or {}
-    odd_answers = []
+    odd_answers = []  # such as `3 were cut off`
     for sign in SIGNS.values():
         if sign.in_methods and sign.count is not None:
             count = getattr(validity.instances, sign.count)
@@ -246,10 +251,12 @@ def _facts(
         "params": params,
         "extra": extra,
         "endpoint": endpoint,
+        # the name of an interval method -> its description and its sources
         "intervals": paper_texts()["intervals"],
         "splits": [f"split {one_line(name)}: {count:,}" for name, count in validity.splits.items()],
         "nature": list(_score_traits(result.scores.get(result.main_metric))),
         "deviations": _deviations(result),
+        # the names of the scores without a known defect of HELM's metric
         "corrected": [one_line(name) for name in result.scores if name.endswith(CORRECTED)],
         "groups_tested": _are_groups_tested(result),
         "odd_answers": odd_answers,
@@ -280,7 +287,10 @@ def _are_groups_tested(result: TaskResult) -> bool:
 
 
 def _software_facts(record: Provenance) -> dict[str, Any]:
-    """Return the programs and packages of a run with their versions, and its machine."""
+    """Return the programs and packages of a run with their versions, and its machine.
+
+    Each of the three facts is a list of texts, such as `Python 3.12.3` or `x86_64`.
+    """
     versions = {
         "eval-factory": record.eval_factory,
         record.helm_package: record.helm,
@@ -304,9 +314,9 @@ def _software_facts(record: Provenance) -> dict[str, Any]:
 def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about the task and its data.
 
-    `total` is the number of instances in the complete benchmark. `total` is None if the run used
-    the user's own files or a part of the data. `task` and `total` are None if eval-factory does not
-    have the task.
+    `parts` are the settings that chose a part of the data, such as `subset abstracts`. `total` is
+    the number of instances in the complete benchmark; it is None if the run used the user's own
+    files or a part of the data. `task` and `total` are None if eval-factory does not have the task.
     """
     task: Task | None = load_framework().task(result.task)
     has_own_files = any(extra.get(name) is not None for name in OWN_FILE_PARAMS)
@@ -336,7 +346,8 @@ _DEMO_TARGET = "demo baseline"  # `target` of a run that asked the demo endpoint
 def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about the evaluated model and its endpoint.
 
-    `host` is empty if the endpoint is on this machine.
+    `model` is the record of the endpoint; None if it is not known. `host` is empty if the endpoint
+    is on this machine. `stated_models` are texts such as `gpt-4o-2024-08-06 (40 answers)`.
     """
     record = result.provenance
     model = record.endpoints.get(MODEL_ROLE)
@@ -379,7 +390,12 @@ def _score_traits(score: Score | None) -> Iterator[str]:
 
 
 def _judge_facts(result: TaskResult) -> dict[str, Any]:
-    """Return the facts about the judges, their prompts and their agreement."""
+    """Return the facts about the judges, their prompts and their agreement.
+
+    `judges` maps a judge's role to the record of its endpoint. `judges_named` is one text about all
+    judges. `judge_prompts` are the hashes of their prompts, and `kappas` are texts such as
+    `gpt/llama 0.612`.
+    """
     judges = {}
     prompt_hashes: set[str] = set()
     for role, endpoint in result.provenance.endpoints.items():
@@ -500,12 +516,13 @@ def methods_of(writer: Writer) -> str:
     The sentences are rendered in the order of the text, so that the numbers of the sources ascend.
     """
     paragraphs = []
-    for names in paper_texts()["methods"]:
+    for names in paper_texts()["methods"]:  # for each paragraph, the names of its sentences
         # Each line of the template is a call such as `{{ say('task') }}`.
         template = "\n".join(f"{{{{ say('{name}') }}}}" for name in names)
         paragraphs.append(writer.render_sentences(template))
     for item in ("7e", "5e"):  # items of TRIPOD-LLM about comparisons of models
         paragraphs.append(writer.comparison_sentences(item))
+    # A paragraph has no sentences if the result has none of its facts.
     parts = [" ".join(sentences) for sentences in paragraphs if sentences]
     references = []
     for number, source in enumerate(writer.cite.listed(), start=1):
@@ -542,10 +559,11 @@ def tripod_of(writer: Writer, run_sentence: str) -> str:
         if "known" not in item:  # No run has facts for this item.
             rows_for_authors.append([number, item["topic"]])
             continue
-        render = writer.render_sentences
         if item.get("is_list"):
-            render = writer.render_by_run
-        sentences = [*render(item["known"]), *writer.comparison_sentences(number)]
+            known_sentences = writer.render_by_run(item["known"])
+        else:
+            known_sentences = writer.render_sentences(item["known"])
+        sentences = [*known_sentences, *writer.comparison_sentences(number)]
         unknown = item["unknown"]
         # Only several models that are compared have sentences for item 17.
         if "unknown_of_compared" in item and writer.comparison_sentences("17"):
@@ -564,6 +582,7 @@ def tripod_of(writer: Writer, run_sentence: str) -> str:
         "of": run_sentence,
         "source": guideline,
         "items": filled,
+        # the items that are left for the authors
         "left": "\n".join(markdown(Table(["item", "topic"], rows_for_authors))),
         "references": writer.cite.listed(),
     }
@@ -586,6 +605,7 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
     kinds: list[dict[str, Any]] = []
     for (name, kind), results in zip(card["kinds"].items(), results_by_kind, strict=True):
         run = DescribedRun(result, config, target, Citations("(ref. {})"))
+        # Data and process are the same for all kinds. Only the first kind has their texts.
         is_first = not kinds
         if is_first:
             data = []
@@ -679,6 +699,11 @@ results and from a panel's ledger. Items without facts are left for people to an
 TemplateRenderer = Callable[[str], list[str]]  # takes a template and returns its sentences
 
 
+def _no_sentences(_template: str) -> list[str]:
+    """Return no sentences. This is the `TemplateRenderer` of a pack that is not about a panel."""
+    return []
+
+
 @cache
 def pack_texts() -> Mapping[str, Any]:
     """Return the templates and sources in evidence_packs.yml."""
@@ -756,7 +781,7 @@ def pack_of(
     subject: Sequence[str],
     cite: Citations,
     writer: Writer | None,
-    render_panel: TemplateRenderer = lambda _template: [],
+    render_panel: TemplateRenderer = _no_sentences,
 ) -> Pack:
     """Return the evidence pack of this name.
 
@@ -799,7 +824,8 @@ def _answers(
 ) -> Iterator[str]:
     """Yield the sentences that answer an item: about the panel's ledger, then about the runs.
 
-    An item may lack any of its four templates.
+    The item has up to four templates: `panel` about the ledger, `known` and `measured` about the
+    runs, and `comparison`. evidence_packs.yml explains them.
     """
     yield from render_panel(item.get("panel", ""))
     if writer is not None:

@@ -61,22 +61,29 @@ class Axis:
         # For very short and very long axes, a fixed number of decimals would not fit.
         if 0 < span < 0.02 or span >= 1e6:
             return formats.short(value)
+        # The longer the axis, the fewer decimals: three up to a length of 2, two up to 20 ...
         for max_span, digits in ((2, 3), (20, 2), (200, 1)):
             if span <= max_span:
                 return formats.decimals(value, digits)
         return formats.decimals(value, digits=0)
 
     def ticks(self) -> list[float]:
-        """Return the values of about five ticks, at multiples of 1, 2 or 5 times a power of ten."""
+        """Return the values of about five ticks, at multiples of 1, 2 or 5 times a power of ten.
+
+        On an axis from 0 to 0.7, the step from tick to tick is 0.2: the ticks are 0, 0.2, 0.4, 0.6.
+        """
+        tolerance = 1e-9  # for rounding errors
         minimum_step = (self.high - self.low) / 5
+        # The step is the first of power, 2 * power, 5 * power, 10 * power that is long enough.
         power = 10.0 ** math.floor(math.log10(minimum_step))
         step = 10 * power
         for factor in (1, 2, 5):
-            if power * factor >= minimum_step * (1 - 1e-9):  # 1e-9 is a tolerance for rounding
+            if power * factor >= minimum_step * (1 - tolerance):
                 step = power * factor
                 break
-        first = math.ceil(self.low / step - 1e-9)
-        last = math.floor(self.high / step + 1e-9)
+        # The first and the last tick, as multiples of the step.
+        first = math.ceil(self.low / step - tolerance)
+        last = math.floor(self.high / step + tolerance)
         last = min(last, first + 50)  # guards against rounding errors; usual are about 6 ticks
         return [number * step for number in range(first, last + 1)]
 
@@ -117,8 +124,12 @@ def axis_of(
     low = min(finite, default=0.0)
     high = max(finite, default=1.0)
     if scale is None or low == high:
-        # 8 % of the range; if all values are equal, 10 % of the value; if all are 0, then 1
-        margin = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
+        if low < high:
+            margin = (high - low) * 0.08
+        elif high != 0:  # All values are equal.
+            margin = abs(high) * 0.1
+        else:  # All values are 0.
+            margin = 1.0
         if low < 0:
             low -= margin
         else:
@@ -141,7 +152,9 @@ class PlottedValue:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The ends of the interval; None if one end is missing or not finite."""
-        if self.low is None or self.high is None or not math.isfinite(self.low + self.high):
+        if self.low is None or self.high is None:
+            return None
+        if not math.isfinite(self.low) or not math.isfinite(self.high):
             return None
         return self.low, self.high
 
@@ -150,7 +163,8 @@ class PlottedValue:
         number = axis.number(self.value)
         if self.interval is None:
             return number
-        return f"{number} ({' to '.join(map(axis.number, self.interval))})"
+        low, high = map(axis.number, self.interval)
+        return f"{number} ({low} to {high})"
 
 
 @dataclass(frozen=True)
@@ -206,12 +220,14 @@ def interval_plot(
         score_text += ", a 95 % interval"
     descriptions = [score_text]
     y = 74.0  # the y coordinate of the first row below the score
-    labels = list[Shape]()
+    labels: list[Shape] = []
     for mark, on_the_right in _mark_rows(axis, marks):
         x = axis.x(mark.value)
         text = mark.text(axis)
         shapes.append(drawing.line(x, top, x, y, "second", _LINE_WIDTH, dashed=True))
-        shapes.append(drawing.polygon(((x, y - 6), (x + 6, y + 6), (x - 6, y + 6)), "second", text))
+        # The line ends at a triangle that points up.
+        triangle = ((x, y - 6), (x + 6, y + 6), (x - 6, y + 6))
+        shapes.append(drawing.polygon(triangle, "second", text))
         labels.append(_text_beside(axis, x, y, text, on_the_right=on_the_right))
         descriptions.append(text)
         y += ROW_HEIGHT
@@ -254,7 +270,8 @@ def dot_plot(
         outside_groups: The number of instances that are in none of these groups.
         differs_from: What the rows with a diamond differ from significantly, as a noun phrase.
     """
-    largest = sorted(rows, key=lambda row: -(row.count or 0))[:MAX_GROUPS]
+    most_instances_first = sorted(rows, key=lambda row: -(row.count or 0))
+    largest = most_instances_first[:MAX_GROUPS]
     shown = sorted(largest, key=lambda row: (-row.value, row.label))
     values: list[float] = []
     for row in shown:
@@ -323,8 +340,10 @@ def difference_plot(
     for value in (row.value, *(row.interval or ())):
         if math.isfinite(value):
             reach = max(reach, abs(value))
-    reach = reach * 1.15 or 1.0  # a margin of 15 %; if all values are 0, then 1
-    axis = axis_of([], _LABEL_WIDTH + _COUNT_WIDTH, WIDTH - _NUMBERS_WIDTH, (-reach, reach))
+    reach *= 1.15  # a margin of 15 %
+    if reach == 0:  # All values are 0.
+        reach = 1.0
+    axis = axis_of([], _LABEL_WIDTH + _COUNT_WIDTH, WIDTH - _NUMBERS_WIDTH, scale=(-reach, reach))
     top = 30.0
     bottom = top + ROW_HEIGHT + 4
     shapes: list[Shape] = [*axis.shapes(top - 4, bottom, axis_label)]
@@ -388,24 +407,26 @@ def _hatched_shapes(
 ) -> Iterator[Shape]:
     """Yield a box that is hatched with lines from lower left to upper right."""
     width = right - left
-    step = 6.0  # the distance between two lines
+    step = 6.0  # the distance between two lines, along a side of the box
     yield drawing.rect(left, top, width, height, "grid", title)
     for number in range(1, math.ceil((width + height) / step)):
-        # On the line, the distances from `left` and from `top` have the sum `total`.
+        # x is counted from `left`, and y from `top`. At all points of the line, x + y = total.
         total = step * number
-        start = max(0.0, total - height)  # the line starts at the left or the lower side
-        end = min(width, total)  # the line ends at the right or the upper side
-        yield drawing.line(
-            left + start, top + (total - start), left + end, top + (total - end), "faint"
-        )
+        # The line starts at the left side, where x is 0, or at the lower side, where y is `height`.
+        start_x = max(0.0, total - height)
+        start_y = total - start_x
+        # The line ends at the upper side, where y is 0, or at the right side, where x is `width`.
+        end_x = min(width, total)
+        end_y = total - end_x
+        yield drawing.line(left + start_x, top + start_y, left + end_x, top + end_y, "faint")
 
 
 def _text_over(axis: Axis, text: str, value: float, y: float) -> Shape:
     """Return a text that is centred over its value, but does not go beyond the ends of the axis."""
     half = text_width(text) / 2
-    return drawing.text_shape(
-        min(max(axis.x(value), axis.left + half), axis.right - half), y, text, "middle"
-    )
+    centre = max(axis.x(value), axis.left + half)  # not beyond the left end
+    centre = min(centre, axis.right - half)  # not beyond the right end
+    return drawing.text_shape(centre, y, text, "middle")
 
 
 def _mark_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
@@ -417,10 +438,13 @@ def _mark_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
     right_to_left = sorted(marks, key=lambda mark: -mark.value)
     # pairs of the x coordinate of a mark and the width of its text
     extents = [(axis.x(mark.value), text_width(mark.text(axis)) + _GAP) for mark in marks]
-    if all(width <= axis.right - x for x, width in extents):
+    all_fit_on_the_right = all(width <= axis.right - x for x, width in extents)
+    if all_fit_on_the_right:
         return [(mark, True) for mark in right_to_left]
-    if all(width <= x - axis.left for x, width in extents):
-        return [(mark, False) for mark in right_to_left[::-1]]
+    all_fit_on_the_left = all(width <= x - axis.left for x, width in extents)
+    if all_fit_on_the_left:
+        return [(mark, False) for mark in reversed(right_to_left)]
+    # Each text is on the side of its mark that has more space.
     middle = (axis.left + axis.right) / 2
     return [(mark, axis.x(mark.value) < middle) for mark in right_to_left]
 
@@ -509,11 +533,13 @@ def _bin_shapes(axis: Axis, bins: Sequence[Bin], bottom: float) -> Iterator[Shap
     width = _bin_width(axis, bins)
     for value_bin in bins:
         if value_bin.count:
+            # The highest bar ends 6 pixels below the top of the plot.
             height = (PLOT_HEIGHT - 6) * value_bin.count / max_count
             x = axis.x(value_bin.middle)
             text = value_bin.text(axis)
             yield drawing.rect(x - width / 2, bottom - height, width, height, "data", text)
             count = str(value_bin.count)
+            # `text_width` estimates digits as too wide, so a bar may be 4 pixels narrower.
             if width >= text_width(count) - 4:
                 yield drawing.text_shape(x, bottom - height - 4, count, "middle")
 

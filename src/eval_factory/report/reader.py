@@ -92,7 +92,7 @@ def scores_frame(result: TaskResult) -> DataFrame:
     """
     rows = []
     for label, score in result.scores.items():
-        # `frame` ignores the fields that are no columns.
+        # All fields of the score and its statistics. `frame` ignores those that are no columns.
         row = {**vars(score.stats), **vars(score)}
         row["task"] = result.task
         row["model"] = result.provenance.target
@@ -210,7 +210,8 @@ class ResultViews:
         Each metric has a column of its own. Raises PrerequisiteError if pandas is not installed, or
         if the instances cannot be read.
         """
-        return frame(*instance_table(self.result))
+        column_types, rows = instance_table(self.result)
+        return frame(column_types, rows)
 
     def __repr__(self) -> str:
         # Imported here because `summary` loads the index of HELM's benchmarks.
@@ -349,7 +350,7 @@ def result_in(
     `instances` become the instances of the result, because the document does not have them.
     """
     validity = document["validity"]
-    (task,) = document["results"]["tasks"]
+    (task,) = document["results"]["tasks"]  # a result has one task
     metrics = document["results"]["tasks"][task]["metrics"]
     scores = _scores(metrics, task_scores={}, main_split=validity.get("main_split"))
     groups: dict[str, dict[str, dict[str, results.Score]]] = {}
@@ -488,7 +489,13 @@ def _usage(document: Mapping[str, Any]) -> results.Usage:
     if document.get("all_runs") is not None:
         all_runs = _spent_by_role(document["all_runs"])
         runs = document["all_runs"]["runs"]
-    return results.Usage(this_run, all_runs, runs, document["wall_s"], document.get("cost_unknown"))
+    return results.Usage(
+        this_run=this_run,
+        all_runs=all_runs,
+        runs=runs,
+        wall_s=document["wall_s"],
+        cost_unknown=document.get("cost_unknown"),
+    )
 
 
 def _spent_by_role(document: Mapping[str, Any]) -> results.SpentByRole:

@@ -150,6 +150,7 @@ def _validity_plot(instances: Instances) -> Drawing:
     requested = instances.requested
     scored = Bar("scored", instances.scored, f"{instances.scored} of {requested}")
     rows = [scored]
+    # a field of `Instances` -> the label of its bar; empty if the field has no bar
     bar_labels = {sign.count: sign.bar for sign in SIGNS.values()}
     for name, count in vars(instances).items():
         bar_label = bar_labels.get(name)
@@ -222,8 +223,9 @@ def _instance_plots(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tu
         axis_label = f"seconds from request to answer ({len(numbers.latencies)} answers)"
         marks = [Mark("median", statistics.median(numbers.latencies))]
         if len(numbers.latencies) > 1:
-            twentieths = statistics.quantiles(numbers.latencies, n=20, method="inclusive")
-            marks.append(Mark("95 % are faster than", twentieths[-1]))
+            # the 19 quantiles from 5 % to 95 %, in steps of 5 %
+            quantiles = statistics.quantiles(numbers.latencies, n=20, method="inclusive")
+            marks.append(Mark("95 % are faster than", quantiles[-1]))
         yield "latency", histogram(title, numbers.latencies, axis_label=axis_label, marks=marks)
 
 
@@ -235,6 +237,8 @@ def _plot_names(prefix: str, labels: Iterable[str]) -> list[str]:
     """
     names: list[str] = []
     for number, text in enumerate(labels, start=1):
+        # `meta-llama/Llama 3` becomes `meta-llama-Llama-3`. A label in another script than Latin
+        # becomes an empty text, and its number is used.
         plain = re.sub(r"[^A-Za-z0-9_]+", "-", text)[:_MAX_NAME_LENGTH].strip("-")
         name = f"{prefix}{plain or number}"
         while name.lower() in map(str.lower, names):

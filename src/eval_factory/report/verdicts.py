@@ -91,7 +91,9 @@ def verdict_of(result: TaskResult) -> Verdict:
         return Verdict.DEMO
     if not result.reportable:
         return Verdict.REFUSED
-    return max(doubts_of(result), key=list(Verdict).index, default=Verdict.GOOD)
+    # The later a verdict stands in `Verdict`, the worse it is.
+    position_of = list(Verdict).index
+    return max(doubts_of(result), key=position_of, default=Verdict.GOOD)
 
 
 def doubts_of(result: TaskResult) -> Iterator[Verdict]:

@@ -59,7 +59,9 @@ def write_reports(
     # When a result is made a second time, `helm` is a link into the folder of the first result.
     folder_of_helm = rundir.helm.resolve().parent
     packer = InstancePacker(
-        result.scores.get(result.main_metric), tuple(result.groups), folder=folder_of_helm
+        main=result.scores.get(result.main_metric),
+        fields=tuple(result.groups),
+        folder=folder_of_helm,
     )
     lost = LostAnswers(result.validity.asked_again)
     with renamed_together():  # no file has its name before all files are complete
@@ -175,6 +177,7 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
     mean_tokens = {}
     max_tokens = {}
     for name in ("prompt_tokens", "total_tokens", "completion_tokens"):
+        # Each of these fields, and `latency_s`, is a pair (mean, maximum).
         mean, maximum = getattr(statistics, name)
         mean_tokens[f"avg_{name}"] = _rounded(mean)
         max_tokens[f"max_{name}"] = maximum

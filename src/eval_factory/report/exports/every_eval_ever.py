@@ -180,6 +180,7 @@ def _folder_name(text: str) -> str:
 
     The name is never `data`, so that only the top folder of the records has this name.
     """
+    # `helm:mmlu:subject=anatomy` becomes `helm_mmlu_subject_anatomy`.
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip(".") or "_"
     if safe == "data":
         return "data_"
@@ -388,8 +389,11 @@ def _source_data(stored: StoredResult) -> dict[str, Any]:
     address: dict[str, Any] = {"source_type": "other"}
     if task is None or not stored_facts.may_export_texts(stored):
         return {"dataset_name": name, **address}
-    if (dataset_id := stored_facts.hub_dataset(task)) is not None:
+    dataset_id = stored_facts.hub_dataset(task)
+    # `owner/name` of `GitHub owner/name`
+    repository = re.fullmatch(r"GitHub ([\w.-]+/[\w.-]+)", task.about.source)
+    if dataset_id is not None:
         address = {"source_type": "hf_dataset", "hf_repo": dataset_id}
-    elif (repository := re.fullmatch(r"GitHub ([\w.-]+/[\w.-]+)", task.about.source)) is not None:
+    elif repository is not None:
         address = {"source_type": "url", "url": [f"https://github.com/{repository[1]}"]}
     return {"dataset_name": name, **address, "additional_details": {"source": task.about.source}}

@@ -131,7 +131,8 @@ def reasons_against_reporting(stored: StoredResult) -> str:
 
 def hub_dataset(task: Task) -> str | None:
     """Return the id of the task's data set on the Hugging Face Hub; None for other sources."""
+    # `qiaojin/PubMedQA` of `Hugging Face qiaojin/PubMedQA`
     match = re.fullmatch(r"Hugging Face ([\w.-]+/[\w.-]+)", task.about.source)
-    if not match:
+    if match is None:
         return None
     return match[1]

@@ -102,7 +102,7 @@ def _params(stored: StoredResult, model: str, hosts: Sequence[str]) -> dict[str,
     endpoint = stored.result.provenance.endpoints.get(MODEL_ROLE)
     if endpoint is not None and is_public_platform(endpoint.host):
         params["endpoint"] = endpoint.host
-    params |= _flattened(stored.config.get("params") or {}, "params")
+    params |= dict(_flattened(stored.config.get("params") or {}, name="params"))
     for name, value in params.items():
         params[name] = without_hosts(value, hosts)[:_MAX_PARAM]
     return params

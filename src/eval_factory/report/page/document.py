@@ -114,6 +114,7 @@ def page(
         words=result_sentences,
         asked_again_words=asked_again_sentences,
         verdicts=verdicts,
+        # the columns of the table of usage; a sentence above the table has the cost
         spent_names=[field.name for field in fields(Spent) if field.name != "cost"],
         asdict=asdict,
         version=shown[0].result.provenance.eval_factory,

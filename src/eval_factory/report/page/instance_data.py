@@ -37,6 +37,7 @@ _SOUNDS = ("audio/wav", "audio/mpeg", "audio/flac")
 _MAX_PICTURE_SIZE = 64 << 20  # in bytes
 _MAX_SOUND_SIZE = 1 << 20  # in bytes
 _MEDIUM_TYPE = "application/x-eval-factory-medium"
+# An element that `PageMedia.add` returned, with the line break before it.
 _MEDIUM_BLOCK = re.compile(
     rf'\n<script type="{_MEDIUM_TYPE}" data-sha256="\w+" data-type="[\w/]+">'
     r"[A-Za-z0-9+/=]*</script>"
@@ -145,8 +146,8 @@ def _reduced_picture(data: bytes, pillow_format: str, max_side: int) -> bytes:
             # enough for a sharp picture.
             opened.draft(None, (2 * max_side, 2 * max_side))
             picture = ImageOps.exif_transpose(opened)
-            # A picture with 16 bits: `convert` would turn all values above 255 into white. The
-            # values from 0 to 65,535 become 0 to 255.
+            # A picture with 16 bits: `convert` would turn all values above 255 into white. Divided
+            # by 257 and rounded (+ 0.5), the values from 0 to 65,535 become 0 to 255.
             if picture.mode.startswith("I"):
                 picture = (
                     picture.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
@@ -161,6 +162,13 @@ def _reduced_picture(data: bytes, pillow_format: str, max_side: int) -> bytes:
     return out.getvalue()
 
 
+Criterion = Mapping[str, Any]
+"""A criterion of an answer: an entry of `InstanceRecord.criteria`.
+
+The keys are `criterion` (the text), `points`, `tags`, `verdict` (a key of `_SHARES`, or `unjudged`)
+and `judges`, which maps a judge's name to its vote. A vote has `criteria_met` (True or False) and
+`explanation`; or `error` if the judge did not decide.
+"""
 _SHARES: Mapping[str, float] = {"met": 1.0, "tied": 0.5, "not met": 0.0}
 """A dict from the verdict on a criterion to the share of the criterion's points that the answer
 gets. The verdict `unjudged` has no share.
@@ -178,7 +186,7 @@ MAX_LOST = 25  # the maximum number of criteria, and of tags, in the list of the
 MAX_TAGS = 50  # the maximum number of tags that a page has of a criterion
 
 
-def points_lost(criterion: Mapping[str, Any]) -> float | None:
+def points_lost(criterion: Criterion) -> float | None:
     """Return the points that an answer lost by a criterion; None if no judge decided.
 
     The best possible answer loses 0 points.
@@ -213,7 +221,7 @@ def criterion_signs(record: InstanceRecord) -> Iterator[str]:
             yield sign
 
 
-def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) -> list[list[Any]]:
+def criteria_rows(criteria: Sequence[Criterion], *, with_texts: bool) -> list[list[Any]]:
     """Return a row for each criterion of an answer, for the page's script.
 
     A row has the number, the text, the points, the tags, the verdict, the points lost, and a list
@@ -223,7 +231,9 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) ->
     The criteria with most points lost come first, then criteria without a decision, then criteria
     that lost no points. Equal criteria stay in the order of the file.
     """
-    numbered = sorted(enumerate(criteria, start=1), key=lambda entry: _position_of(entry[1]))
+    # pairs of the number of a criterion in the file and the criterion
+    numbered = list(enumerate(criteria, start=1))
+    numbered.sort(key=lambda pair: _sort_key_of(pair[1]))
     rows = []
     for number, criterion in numbered:
         text = None
@@ -245,7 +255,7 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) ->
     return rows
 
 
-def _position_of(criterion: Mapping[str, Any]) -> tuple[float, bool]:
+def _sort_key_of(criterion: Criterion) -> tuple[float, bool]:
     """Return the key by which `criteria_rows` sorts a criterion; the smallest key comes first."""
     lost = points_lost(criterion)
     if lost is None:
@@ -253,7 +263,7 @@ def _position_of(criterion: Mapping[str, Any]) -> tuple[float, bool]:
     return -lost, True  # `True` is after `False`: 0 points lost come after no decision.
 
 
-def _judge_columns(criterion: Mapping[str, Any], *, with_texts: bool) -> list[list[Any]]:
+def _judge_columns(criterion: Criterion, *, with_texts: bool) -> list[list[Any]]:
     """Return the name, the decision and the explanation of each judge of a criterion."""
     columns = []
     for judge, vote in criterion["judges"].items():
@@ -309,17 +319,18 @@ class LostScore:
 class LostPoints:
     """A counter that adds up the points lost by each criterion and tag, answer by answer."""
 
+    # Criteria and tags have numbers in the order of their first occurrence, from 0.
     # dict from (True for a tag, text) to the number of the criterion or tag: its index in `_scores`
     _numbers: dict[tuple[bool, str], int] = field(default_factory=dict)
     _scores: list[LostScore] = field(default_factory=list)
 
-    def add(self, criteria: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    def add(self, criteria: Sequence[Criterion]) -> tuple[int, ...]:
         """Add the criteria of one answer.
 
         Return the numbers of the criteria and tags by which this answer lost points.
         """
-        lost: set[int] = set()
-        seen: set[int] = set()
+        lost: set[int] = set()  # the numbers by which this answer lost points
+        seen: set[int] = set()  # the numbers that this answer has
         for criterion in criteria:
             points = points_lost(criterion)
             for number in self._numbers_of(criterion):
@@ -335,7 +346,7 @@ class LostPoints:
                         lost.add(number)
         return tuple(sorted(lost))
 
-    def _numbers_of(self, criterion: Mapping[str, Any]) -> Iterator[int]:
+    def _numbers_of(self, criterion: Criterion) -> Iterator[int]:
         """Yield the numbers of a criterion's tags, then the number of the criterion."""
         for tag in dict.fromkeys(criterion["tags"]):
             yield self._number_of(tag, is_tag=True)
@@ -371,6 +382,7 @@ class LostPoints:
 _MAX_UNPACKED = 256 << 20
 _GZIP_LEVEL = 6  # 1 is the fastest, 9 compresses most
 BLOCK_TYPE = "application/x-eval-factory"
+# An element that `compressed_block` returned: its first tag, its base64 text, and its last tag.
 _BLOCK = re.compile(
     rf'(<script type="{BLOCK_TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)'
 )
@@ -612,7 +624,8 @@ class InstancePacker:
             detail |= _detail_texts(record)
         shown = {}
         for name, value in detail.items():
-            if not (value is None or value is False or value in ([], {})):
+            is_empty = value is None or value is False or value in ([], {})
+            if not is_empty:
                 shown[name] = value
         return shown
 
