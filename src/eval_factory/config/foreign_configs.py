@@ -653,12 +653,12 @@ class _RunDocument:
             if f"{path}.{name}" in _KEYS_READ:
                 tree[name] = self.section(f"{path}.{name}", tree[name], prefix)
             elif path == EXTRA and name.endswith("_api_key"):
-                tree[name] = self.user_variable(tree[name])
+                tree[name] = self.variable_of_key(tree[name])
         if path == ENDPOINT:
             self.convert_endpoint(tree, tree.get("adapter_config", {}), prefix)
         return tree
 
-    def user_variable(self, name: Any) -> Any:
+    def variable_of_key(self, name: Any) -> Any:
         """Return the name of the user's variable that holds an API key.
 
         `name` is the name of the container's variable. `${NAME}`, which would insert the API key
@@ -705,7 +705,7 @@ class _RunDocument:
         elif has_key_setting:
             if key_name is None:
                 key_name = endpoint.get("api_key")
-            endpoint["api_key"] = self.user_variable(key_name)
+            endpoint["api_key"] = self.variable_of_key(key_name)
         endpoint_type = endpoint.pop("type", None)
         if endpoint_type == "vlm":  # a chat endpoint that accepts pictures
             endpoint_type = "chat"

@@ -60,7 +60,8 @@ def each_text(value: Any, change: Callable[[str, str], Any], path: str = "") -> 
     if isinstance(value, Mapping):
         changed = {}
         for key, item in value.items():
-            changed[key] = each_text(item, change, f"{path}.{key}" if path else str(key))
+            item_path = f"{path}.{key}" if path else str(key)
+            changed[key] = each_text(item, change, item_path)
         return changed
     if isinstance(value, list):
         return [each_text(item, change, f"{path}[{number}]") for number, item in enumerate(value)]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.merge import Source, ValueSources
-from eval_factory.config.model import urls_in
+from eval_factory.config.model import Judge, urls_in
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.asking_forms import (
@@ -91,6 +91,10 @@ def _problems_of_changing_choices(task: Task, path: str) -> Iterator[str]:
 
 def _confidence_problems(evaluation: Evaluation, other_keys: Collection[str]) -> Iterator[str]:
     """Yield the problems of `confidence`, the way to get the model's confidence in its answer.
+
+    With `STATED`, a further turn asks for the confidence. With `STATED_ONLY`, one prompt asks for
+    the answer and the confidence. With `LOGPROBS`, the confidence is computed from the log
+    probabilities of the answer.
 
     Args:
         evaluation: the evaluation to check.
@@ -455,20 +459,7 @@ def _judge_problems(evaluation: Evaluation) -> Iterator[str]:
     task = evaluation.task
     extra = evaluation.extra
     if extra.judges is not None and not task.helm.judges:
-        roles = prescribed_roles(task.helm.prescribed_judges)
-        if not roles:
-            yield f"{_EXTRA}.judges: {task.name} is not scored by judges"
-        for judge in extra.judges:
-            if roles and judge.name not in roles:
-                yield (
-                    f"{_EXTRA}.judges: {task.name} has no judge {judge.name!r}; "
-                    f"HELM prescribes {', '.join(roles)}"
-                )
-            elif judge.structured:
-                yield (
-                    f"{_EXTRA}.judges.{judge.name}.structured: {task.name} asks its judges "
-                    "with HELM's own prompts, whose answers are not JSON; leave it out"
-                )
+        yield from _prescribed_judge_problems(task, extra.judges)
     if extra.criteria_per_request is not None and not task.helm.rubric:
         yield f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out"
     if extra.probe_judges and not task.helm.judges:
@@ -476,6 +467,25 @@ def _judge_problems(evaluation: Evaluation) -> Iterator[str]:
             f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; "
             "leave it out"
         )
+
+
+def _prescribed_judge_problems(task: Task, judges: Sequence[Judge]) -> Iterator[str]:
+    """Yield the problems of the user's judges for a task whose judges HELM prescribes, if any."""
+    roles = prescribed_roles(task.helm.prescribed_judges)
+    if not roles:
+        yield f"{_EXTRA}.judges: {task.name} is not scored by judges"
+        return
+    for judge in judges:
+        if judge.name not in roles:
+            yield (
+                f"{_EXTRA}.judges: {task.name} has no judge {judge.name!r}; "
+                f"HELM prescribes {', '.join(roles)}"
+            )
+        elif judge.structured:
+            yield (
+                f"{_EXTRA}.judges.{judge.name}.structured: {task.name} asks its judges "
+                "with HELM's own prompts, whose answers are not JSON; leave it out"
+            )
 
 
 def _accepts_metrics(task: Task) -> bool:

@@ -3,6 +3,9 @@
 The sentences appear on the screen, in report.md and on the page. A question may be asked again in
 the same words, in other words, in another order of its choices, without its picture, after a doubt,
 and so on. `core/asked_again_records.py` defines the records of the changes.
+
+A right answer is lost if the answer is wrong when the question is asked again. A wrong answer is
+won if the answer is right then. A family is a kind of rewording, such as `typos`.
 """
 
 from __future__ import annotations
@@ -43,9 +46,9 @@ def asked_again_lines(record: AskedAgain | None, max_families: int | None = None
     if record.right_by is not None:
         yield right_by_line(record.right_by)
     if record.repeats is not None:
-        yield from _repeat_lines(record.repeats)
+        yield _repeats_line(record.repeats)
     yield from _other_words_lines(record.in_other_words, max_families)
-    for kind, change in record.blind.items():
+    for kind, change in record.blind.items():  # `kind`: the picture that replaces the question's
         yield _loss_line(change, f"with {BLIND_WITH[kind]} in place of its own")
     if record.options_only is not None:
         yield _options_only_line(record.options_only)
@@ -65,6 +68,41 @@ def asked_again_lines(record: AskedAgain | None, max_families: int | None = None
             f"of {questions} where no other option is right, "
             f"the model says so for {_percent(share.value)}"
         )
+
+
+def right_by_line(right_by: RightBy) -> str:
+    """Return a sentence about the rule that decides whether an answer is right.
+
+    The sentence also has the number of answers that the rule can read.
+    """
+    answers = counted(right_by.answers, "answer")
+    if right_by.rule == BY_HELM:
+        line = (
+            "an answer counts as right here where HELM's match with the right answer says so; "
+            f"it can read {right_by.read:,} of {answers}"
+        )
+        unread = right_by.answers - right_by.read
+        if unread:
+            line += f"; the {unread:,} that it cannot read count as neither right nor changed"
+        return line
+    return (
+        "an answer counts as right here where it states the right option: HELM's match can read "
+        f"{right_by.read_by_helm:,} of {answers}, eval-factory's reader {right_by.read:,}; "
+        "an answer that the reader cannot read counts as neither right nor changed"
+    )
+
+
+def _repeats_line(repeats: Repeats) -> str:
+    """Return a sentence about questions that were asked several times in the same words."""
+    if repeats.mean is None:
+        return f"asked {repeats.times} times: no question was scored every time"
+    questions = f"{counted(repeats.questions, 'question')}{_unread_text(repeats.unread)}"
+    line = f"asked {repeats.times} times ({questions}): mean {_value_with_interval(repeats.mean)}"
+    if repeats.same_each_time is not None:
+        line += f"; the same answer each time to {_percent(repeats.same_each_time.value)} of them"
+    if repeats.majority is not None:
+        line += f"; its most frequent answer scores {formats.score(repeats.majority.value)}"
+    return line
 
 
 def _other_words_lines(
@@ -100,56 +138,6 @@ def _other_words_lines(
         )
 
 
-def _loss_line(change: Change, circumstance: str, p_value: str = "") -> str:
-    """Return a sentence about a change of the score under a circumstance.
-
-    The sentence has the numbers of right answers that were lost and won, and the difference of the
-    scores with its p value. Remarks on how to read the loss follow.
-    """
-    difference = f"{_difference_text(change)}{p_value}"
-    return f"{_loss_text(change)} {circumstance}: {difference}{_loss_remarks(change)}"
-
-
-def _options_only_line(only: OptionsOnly) -> str:
-    """Return a sentence that says whether the options alone give the right answers away."""
-    right = only.right  # the share of right answers
-    if right is None or only.guess is None:
-        return "the choices without their questions: no answer can be read"
-    # The verdict is only stronger if the interval is above the share that guessing gets.
-    verdict = "the choices are not shown to give answers away"
-    if right.ci_low is not None and right.ci_high is not None:
-        if right.count < MIN_QUESTIONS:
-            verdict = "too few questions to say whether the choices give answers away"
-        elif right.ci_low > only.guess:
-            verdict = "the choices alone give answers away"
-    questions = counted(right.count, "question")
-    shown = f"{_percent(right.value)} of {questions} are right{_share_interval_text(right)}"
-    guess = f"guessing gets {_percent(only.guess)}"
-    return f"with the choices alone, without the question, {shown}, where {guess}: {verdict}"
-
-
-def right_by_line(right_by: RightBy) -> str:
-    """Return a sentence about the rule that decides whether an answer is right.
-
-    The sentence also has the number of answers that the rule can read.
-    """
-    answers = counted(right_by.answers, "answer")
-    if right_by.rule == BY_HELM:
-        line = (
-            "an answer counts as right here where HELM's match with the right answer says so; "
-            f"it can read {right_by.read:,} of {answers}"
-        )
-        unread = right_by.answers - right_by.read
-        if unread:
-            line += f"; the {unread:,} that it cannot read count as neither right nor changed"
-        return line
-    return (
-        "an answer counts as right here where it states the right option: HELM's match can read "
-        f"{right_by.read_by_helm:,} of {answers}, eval-factory's reader {right_by.read:,}; "
-        "an answer that the reader cannot read counts as neither right nor changed"
-    )
-
-
 def by_harm(families: Mapping[str, InOtherWords]) -> list[tuple[str, InOtherWords]]:
     """Return (name, family) pairs; the family that lowers the score most comes first.
 
@@ -159,18 +147,14 @@ def by_harm(families: Mapping[str, InOtherWords]) -> list[tuple[str, InOtherWord
     return sorted(families.items(), key=lambda item: (item[1].change.difference, item[0]))
 
 
-def _repeat_lines(repeats: Repeats) -> Iterator[str]:
-    """Yield a sentence about questions that were asked several times in the same words."""
-    if repeats.mean is None:
-        yield f"asked {repeats.times} times: no question was scored every time"
-        return
-    questions = f"{counted(repeats.questions, 'question')}{_unread_text(repeats.unread)}"
-    line = f"asked {repeats.times} times ({questions}): mean {_value_with_interval(repeats.mean)}"
-    if repeats.same_each_time is not None:
-        line += f"; the same answer each time to {_percent(repeats.same_each_time.value)} of them"
-    if repeats.majority is not None:
-        line += f"; its most frequent answer scores {formats.score(repeats.majority.value)}"
-    yield line
+def _loss_line(change: Change, circumstance: str, p_value: str = "") -> str:
+    """Return a sentence about a change of the score under a circumstance.
+
+    The sentence has the numbers of right answers that were lost and won, and the difference of the
+    scores with its p value. Remarks on how to read the loss follow.
+    """
+    difference = f"{_difference_text(change)}{p_value}"
+    return f"{_loss_text(change)} {circumstance}: {difference}{_loss_remarks(change)}"
 
 
 def _loss_text(change: Change) -> str:
@@ -197,6 +181,27 @@ def _loss_text(change: Change) -> str:
     return f"{loss_text} (and {won} of {won_share.count} others won)"
 
 
+def _were_text(number: int) -> str:
+    """Return the number with its verb: `1 was`, `2 were`."""
+    if number == 1:
+        return "1 was"
+    return f"{number:,} were"
+
+
+def _count_in_share(share: Share) -> int:
+    """Return the number of questions in a share: 12, if the share is 0.3 of 40 questions."""
+    return round(share.value * share.count)
+
+
+def _difference_text(change: Change) -> str:
+    """Return the difference of two scores with its sign, and with its interval, if it has one."""
+    difference = formats.score(change.difference, sign="+")
+    between = formats.between(change.ci_low, change.ci_high)
+    if not between:
+        return difference
+    return f"{difference} ({between})"
+
+
 def _loss_remarks(change: Change) -> str:
     """Return remarks on a loss: the loss by chance alone, and the number of unread answers."""
     return f"{_chance_loss_text(change.same_words)}{_unread_text(change.unread)}"
@@ -219,6 +224,25 @@ def _unread_text(count: int) -> str:
     if not count:
         return ""
     return f", without {counted(count, 'question')} whose answers cannot be read"
+
+
+def _options_only_line(only: OptionsOnly) -> str:
+    """Return a sentence that says whether the options alone give the right answers away."""
+    right = only.right  # the share of right answers
+    if right is None or only.guess is None:
+        return "the choices without their questions: no answer can be read"
+    # The choices are only shown to give answers away if the interval is above the share of right
+    # answers that guessing gets.
+    verdict = "the choices are not shown to give answers away"
+    if right.ci_low is not None and right.ci_high is not None:
+        if right.count < MIN_QUESTIONS:
+            verdict = "too few questions to say whether the choices give answers away"
+        elif right.ci_low > only.guess:
+            verdict = "the choices alone give answers away"
+    questions = counted(right.count, "question")
+    shown = f"{_percent(right.value)} of {questions} are right{_share_interval_text(right)}"
+    guess = f"guessing gets {_percent(only.guess)}"
+    return f"with the choices alone, without the question, {shown}, where {guess}: {verdict}"
 
 
 def _pushback_lines(pushback: Pushback) -> Iterator[str]:
@@ -290,36 +314,6 @@ def _abstention_line(abstention: Abstention) -> str:
     return f'the model answers "I do not know" to {" and ".join(parts)}{unread}; {costs}'
 
 
-def _were_text(number: int) -> str:
-    """Return the number with its verb: `1 was`, `2 were`."""
-    if number == 1:
-        return "1 was"
-    return f"{number:,} were"
-
-
-def _count_in_share(share: Share) -> int:
-    """Return the number of questions in a share: 12, if the share is 0.3 of 40 questions."""
-    return round(share.value * share.count)
-
-
-def _value_with_interval(share: Share) -> str:
-    """Return a value with its 95 % interval, if it has one."""
-    value = formats.score(share.value)
-    between = formats.between(share.ci_low, share.ci_high)
-    if not between:
-        return value
-    return f"{value} (95 % interval {between})"
-
-
-def _difference_text(change: Change) -> str:
-    """Return the difference of two scores with its sign, and with its interval, if it has one."""
-    difference = formats.score(change.difference, sign="+")
-    between = formats.between(change.ci_low, change.ci_high)
-    if not between:
-        return difference
-    return f"{difference} ({between})"
-
-
 def choice_order_line(result: results.TaskResult) -> str | None:
     """Return a line about the answers that change with the order of the choices.
 
@@ -347,6 +341,15 @@ def choice_order_line(result: results.TaskResult) -> str | None:
     if score is not None:
         line += f"; {result.main_metric} over all orders {formats.score(score.value)}"
     return line + not_reordered_text
+
+
+def _value_with_interval(share: Share) -> str:
+    """Return a value with its 95 % interval, if it has one."""
+    value = formats.score(share.value)
+    between = formats.between(share.ci_low, share.ci_high)
+    if not between:
+        return value
+    return f"{value} (95 % interval {between})"
 
 
 def _share_interval_text(share: Share) -> str:

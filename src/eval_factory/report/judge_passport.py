@@ -1,7 +1,8 @@
 """Writes a judge's passport as text, JSON, YAML and a page.
 
-A passport reports how well a judge agrees with physicians. docs/trust-a-judge.md explains the rules
-of the verdict.
+A passport reports how well a judge agrees with physicians, and how steady the judge is: how often
+it decides otherwise if it is asked again, or about a changed answer. docs/trust-a-judge.md explains
+the rules of the verdict.
 """
 
 from __future__ import annotations

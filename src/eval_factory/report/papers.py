@@ -437,7 +437,7 @@ def _judge_text(result: TaskResult, role: str, endpoint: AskedEndpoint | None) -
 
 def enumerated(names: Sequence[str]) -> str:
     """Return names as an English enumeration: `a`, `a and b`, `a, b and c`."""
-    if len(names) < 2:
+    if len(names) < 2:  # none or one
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
 

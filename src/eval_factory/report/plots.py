@@ -183,7 +183,14 @@ def plotted_score(label: str, score: Score) -> PlottedValue:
     """Return a score for a plot. The score stands out if its p-value (Holm) is below 0.05."""
     stats = score.stats
     stands_out = stats.p_holm is not None and stats.p_holm < 0.05
-    return PlottedValue(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)
+    return PlottedValue(
+        label=label,
+        value=score.value,
+        low=stats.ci_low,
+        high=stats.ci_high,
+        count=stats.count,
+        stands_out=stands_out,
+    )
 
 
 def interval_plot(
@@ -213,13 +220,13 @@ def interval_plot(
     row_count = len(marks)  # the rows below the score: a row for each mark, and one for the bounds
     if bounds is not None:
         row_count += 1
-    bottom = 66.0 + ROW_HEIGHT * row_count
+    bottom = middle + 22 + ROW_HEIGHT * row_count  # the y coordinate of the axis line
     shapes = [*axis.shapes(top, bottom, score.label)]
     score_text = f"{score.label}: {score.text(axis)}"
     if score.interval:
         score_text += ", a 95 % interval"
     descriptions = [score_text]
-    y = 74.0  # the y coordinate of the first row below the score
+    y = middle + 30  # the y coordinate of the first row below the score
     labels: list[Shape] = []
     for mark, on_the_right in _mark_rows(axis, marks):
         x = axis.x(mark.value)

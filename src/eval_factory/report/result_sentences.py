@@ -101,7 +101,7 @@ def measurement_sentence(result: results.TaskResult, who: str | None = None) -> 
     """
     requested = result.validity.instances.requested
     splits = result.validity.splits
-    questions = sum(splits.values()) or requested
+    questions = sum(splits.values()) or requested  # without splits, each request is a question
     subject = who or answerer(result)
     if not questions and result.provenance.imported is not None:
         return f"{subject} has a score alone: its source has no answers to single questions."

@@ -51,6 +51,11 @@ SAME = "max_new_tokens and extra.num_output_tokens are the same setting and diff
     ("flags", "said"),
     [
         ({JUDGES: MINE}, [f"{JUDGES}: pubmed_qa is not scored by judges"]),
+        # A structured judge of such a task is not told that HELM has prompts for it.
+        (
+            {JUDGES: [{**MINE[0], "structured": True}]},
+            [f"{JUDGES}: pubmed_qa is not scored by judges"],
+        ),
         (
             {"config.type": "helm:harm_bench", JUDGES: MINE},
             [f"{JUDGES}: helm:harm_bench has no judge 'mine'; HELM prescribes gpt"],
