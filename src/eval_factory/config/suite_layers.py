@@ -43,9 +43,9 @@ PASSED_KEYS = ("judges", "prices", "max_cost", "max_tokens_total")
 also the limit of each cell, so that each cell counts the cost and the tokens of its answers.
 """
 NAMED_LISTS = ("evaluations", "targets", "variants")  # lists whose entries are merged by name
-_OPTIONAL_IN_ONE_FILE = (("url",), ("model_id",))
-"""Paths of required keys of an endpoint. A single file may lack these keys, because another file
-may have them. The keys are checked after all files are merged.
+_OPTIONAL_IN_ONE_FILE = ("url", "model_id")
+"""Required keys of an endpoint. A single file may lack these keys, because another file may have
+them. The keys are checked after all files are merged.
 """
 
 
@@ -103,10 +103,11 @@ def _problems_of(
     completed = section_at(run, run_path.split("."))
     if model is ApiEndpoint:
         # A null would be a wrong value, but a missing key is optional.
-        for (name,) in _OPTIONAL_IN_ONE_FILE:
+        for name in _OPTIONAL_IN_ONE_FILE:
             if completed.get(name) is None:
                 completed.pop(name, None)
-    yield from problems_with(completed, path, model, optional=_OPTIONAL_IN_ONE_FILE)
+    optional_paths = [(name,) for name in _OPTIONAL_IN_ONE_FILE]
+    yield from problems_with(completed, path, model, optional=optional_paths)
 
 
 NEEDED_KEYS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"

@@ -69,7 +69,7 @@ class ShownResult:
     @cached_property
     def plots(self) -> dict[str, Markup]:
         """The plots of the result as SVG, by name."""
-        drawings = plots_of(self.result, self.instances.numbers)
+        drawings = plots_of(self.result, self.instances.plot_numbers)
         # `svg` escapes all texts.
         return {name: Markup(svg(drawing)) for name, drawing in drawings.items()}  # noqa: S704
 

@@ -304,7 +304,7 @@ def without_middle(text: str | None) -> str | None:
 
 
 @dataclass
-class LostScore:
+class TotalLoss:
     """The points that all answers together lost by a criterion, or by the criteria with a tag."""
 
     label: str  # the text of the criterion, or the tag
@@ -316,13 +316,13 @@ class LostScore:
 
 
 @dataclass
-class LostPoints:
+class LossCounter:
     """A counter that adds up the points lost by each criterion and tag, answer by answer."""
 
     # Criteria and tags have numbers in the order of their first occurrence, from 0.
-    # dict from (True for a tag, text) to the number of the criterion or tag: its index in `_scores`
+    # dict from (True for a tag, text) to the number of the criterion or tag: its index in `_losses`
     _numbers: dict[tuple[bool, str], int] = field(default_factory=dict)
-    _scores: list[LostScore] = field(default_factory=list)
+    _losses: list[TotalLoss] = field(default_factory=list)
 
     def add(self, criteria: Sequence[Criterion]) -> tuple[int, ...]:
         """Add the criteria of one answer.
@@ -334,15 +334,15 @@ class LostPoints:
         for criterion in criteria:
             points = points_lost(criterion)
             for number in self._numbers_of(criterion):
-                score = self._scores[number]
+                loss = self._losses[number]
                 if number not in seen:
-                    score.answers += 1
+                    loss.answers += 1
                     seen.add(number)
                 if points is not None:
-                    score.judged += 1
-                    score.points += points
+                    loss.judged += 1
+                    loss.points += points
                     if points and number not in lost:
-                        score.times += 1
+                        loss.times += 1
                         lost.add(number)
         return tuple(sorted(lost))
 
@@ -354,24 +354,24 @@ class LostPoints:
 
     def _number_of(self, label: str, *, is_tag: bool) -> int:
         """Return the number of a criterion or tag; a new one gets the next number."""
-        number = self._numbers.setdefault((is_tag, label), len(self._scores))
-        if number == len(self._scores):  # The criterion or tag is new.
-            self._scores.append(LostScore(shortened_text(label), is_tag))
+        number = self._numbers.setdefault((is_tag, label), len(self._losses))
+        if number == len(self._losses):  # The criterion or tag is new.
+            self._losses.append(TotalLoss(shortened_text(label), is_tag))
         return number
 
-    def costliest(self) -> dict[int, LostScore]:
-        """Return the tags that cost most points, then such criteria, by their numbers.
+    def costliest(self) -> dict[int, TotalLoss]:
+        """Return a dict from numbers to losses: the costliest tags, then the costliest criteria.
 
-        Criteria and tags that only one answer has are left out.
+        Criteria and tags that only one answer has, or that cost nothing, are left out.
         """
         tags = []
         criteria = []
-        for number, score in enumerate(self._scores):
-            if score.times and score.answers > 1:
-                if score.is_tag:
-                    tags.append((number, score))
+        for number, loss in enumerate(self._losses):
+            if loss.times and loss.answers > 1:
+                if loss.is_tag:
+                    tags.append((number, loss))
                 else:
-                    criteria.append((number, score))
+                    criteria.append((number, loss))
         for entries in (tags, criteria):
             entries.sort(key=lambda entry: (-entry[1].points, entry[1].label))
         return dict([*tags[:MAX_LOST], *criteria[:MAX_LOST]])
@@ -440,14 +440,14 @@ class InstanceBlocks:
     """The data of one result's instances for a page."""
 
     blocks: tuple[Markup, ...]
-    numbers: InstanceNumbers  # the values, latencies and ratings, for the plots
+    plot_numbers: InstanceNumbers  # the values, latencies and ratings
     counts: Mapping[str, int]  # dict from the name of a sign to the number of its questions
     total: int  # the number of questions; rewordings of a question are not counted
     middle: float | None
     """The value that separates low from high values of the main score. None if an instance is
     either right or wrong.
     """
-    costliest: Sequence[LostScore] = ()
+    costliest: Sequence[TotalLoss] = ()
     """The tags and criteria that cost most points, in the order in which the index lists them."""
 
 
@@ -464,13 +464,13 @@ class InstancePacker:
     # dict from the id of a question to the id of this question in the first result of the page
     pairs: Mapping[str, str] = field(default_factory=dict)
     _media_blocks: list[Markup] = field(default_factory=list)
-    _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
+    _plot_numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
     # the rows of the index; `flags` of a row are the names of the instance's signs
     _rows: list[dict[str, Any]] = field(default_factory=list)
     _waiting: list[InstanceRecord] = field(default_factory=list)  # not packed yet
     _shared_beginning: str | None = None  # the beginning of all prompts in the first block
     _blocks: list[Markup] = field(default_factory=list)
-    _lost_points: LostPoints = field(default_factory=LostPoints)
+    _loss_counter: LossCounter = field(default_factory=LossCounter)
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """Add an instance by its lines of instances.jsonl and results.jsonl, both redacted."""
@@ -494,7 +494,7 @@ class InstancePacker:
         for row in questions:
             for sign in set(row["flags"]):
                 counts[sign] += 1
-        costliest = self._lost_points.costliest()
+        costliest = self._loss_counter.costliest()
         blocks = (
             compressed_block(self.run, "index", self._index(middle, costliest)),
             *self._blocks,
@@ -502,7 +502,7 @@ class InstancePacker:
         )
         return InstanceBlocks(
             blocks,
-            self._numbers,
+            self._plot_numbers,
             counts,
             total=len(questions),
             middle=middle,
@@ -514,7 +514,7 @@ class InstancePacker:
 
         Returns None if each value is 0 or 1: an instance is then right or wrong.
         """
-        values = self._numbers.values
+        values = self._plot_numbers.values
         if all(value in (0, 1) for value in values):
             return None
         if self.main is None or self.main.scale is None:
@@ -557,7 +557,7 @@ class InstancePacker:
             self._shared_beginning = common_beginning(list(map(_prompt_text, records)))
         for record in records:
             self._rows.append(self._row(record, self._shared_beginning))
-            self._numbers.add(record, self.main)
+            self._plot_numbers.add(record, self.main)
             if self.with_texts and self.folder is not None:
                 self._media_blocks += self.media.add(self.folder, record.media)
         lines = (json_line(self._detail(record)) for record in records)
@@ -587,7 +587,7 @@ class InstancePacker:
             if record.completion is not None:
                 answer = first_words(record.completion, _MAX_TABLE_ANSWER)
             if record.error is None:
-                lost = self._lost_points.add(record.criteria)
+                lost = self._loss_counter.add(record.criteria)
         return {
             "id": record.id,
             **pair,
@@ -629,7 +629,7 @@ class InstancePacker:
                 shown[name] = value
         return shown
 
-    def _index(self, middle: float | None, costliest: Mapping[int, LostScore]) -> Iterator[str]:
+    def _index(self, middle: float | None, costliest: Mapping[int, TotalLoss]) -> Iterator[str]:
         """Yield the index as lines of JSON: facts about all instances, then each row.
 
         A row's `lost` has the positions of the instance's criteria and tags in `costliest`.
@@ -642,7 +642,7 @@ class InstancePacker:
             "texts": self.with_texts,
         }
         if costliest:
-            general_facts["lost"] = [[score.label, score.is_tag] for score in costliest.values()]
+            general_facts["lost"] = [[loss.label, loss.is_tag] for loss in costliest.values()]
         yield json_line(general_facts)
         positions = {number: position for position, number in enumerate(costliest)}
         for row in self._rows:

@@ -36,7 +36,7 @@ from eval_factory.report.page.document import (
     page_style,
     result_page,
 )
-from eval_factory.report.page.instance_data import InstancePacker, LostScore, readable_page
+from eval_factory.report.page.instance_data import InstancePacker, TotalLoss, readable_page
 from eval_factory.report.reader import load_result
 from eval_factory.report.verdicts import refusals_of
 from eval_factory.scoring.reportable import other_model_reasons
@@ -488,8 +488,8 @@ def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskRes
     )
     counts = {"<gpt>": JudgeCounts(1200, 1200, 0, same_family=False)}
     costliest = (
-        LostScore("axis:<a>", True, 1200, 700, 12345.5),
-        LostScore("a <criterion>", False, 3, 2, 0.1 + 0.2),
+        TotalLoss("axis:<a>", True, 1200, 700, 12345.5),
+        TotalLoss("a <criterion>", False, 3, 2, 0.1 + 0.2),
     )
     one = shown(changed(result, rubric=report, judges=counts))
     one = replace(one, instances=replace(one.instances, costliest=costliest))

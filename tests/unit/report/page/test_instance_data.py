@@ -23,7 +23,7 @@ from eval_factory.report.page.instance_data import (
     _CHUNK_SIZE,
     MAX_SHORT_TEXT,
     InstanceBlocks,
-    LostScore,
+    TotalLoss,
     readable_page,
 )
 from eval_factory.scoring.rubric import VERDICTS
@@ -108,8 +108,8 @@ def test_a_row_says_what_the_table_shows() -> None:
         "lost": [],
     }
     assert (second["value"], second["groups"]) == (None, [None])
-    assert made.numbers.values == []  # another split, and one that failed
-    assert made.numbers.latencies == [0.1235, 0.1]
+    assert made.plot_numbers.values == []  # another split, and one that failed
+    assert made.plot_numbers.latencies == [0.1235, 0.1]
 
 
 def flags(blocks: InstanceBlocks) -> list[set[str]]:
@@ -451,7 +451,7 @@ def test_a_page_holds_both_ends_of_a_very_long_text(
 
 
 def test_what_costs_most_over_all_answers_and_not_twice_in_one() -> None:
-    points = instance_data.LostPoints()
+    points = instance_data.LossCounter()
     shared = [
         criterion(4, verdict, "axis:a", "axis:a", text="shared", one=True)
         for verdict in ("not met", "met")
@@ -469,16 +469,16 @@ def test_what_costs_most_over_all_answers_and_not_twice_in_one() -> None:
     assert points.add([criterion(-6, "met", "axis:b", text="harm", one=True)]) == (5, 6)
     most = points.costliest()
     assert list(most.values()) == [
-        LostScore("axis:b", True, 2, 2, 12.0, answers=2),
-        LostScore("axis:a", True, 4, 2, 10.0, answers=3),
-        LostScore("harm", False, 2, 2, 12.0, answers=2),
-        LostScore("shared", False, 3, 2, 8.0, answers=3),
+        TotalLoss("axis:b", True, 2, 2, 12.0, answers=2),
+        TotalLoss("axis:a", True, 4, 2, 10.0, answers=3),
+        TotalLoss("harm", False, 2, 2, 12.0, answers=2),
+        TotalLoss("shared", False, 3, 2, 8.0, answers=3),
     ]
     assert list(most) == [5, 0, 6, 1]
 
 
 def test_the_list_is_bounded_and_ties_are_in_order() -> None:
-    points = instance_data.LostPoints()
+    points = instance_data.LossCounter()
     many = [
         criterion(1, "not met", f"axis:{number:03}", text=f"text {number:03}")
         for number in range(2 * instance_data.MAX_LOST)
