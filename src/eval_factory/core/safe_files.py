@@ -191,7 +191,8 @@ def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, s
     """
     real_folder = os.path.realpath(folder)
     seen = set[tuple[int, int]]()  # (device, inode) of each folder that was searched
-    # (path, True if it may lead out of the folder); only a passed path or a link may lead out
+    # (path, True if it may lead out of the folder); only a passed path or a link may lead out.
+    # Reversed, because `pop` takes the last entry.
     pending = [(path, True) for path in reversed(list(paths))]
     while pending:
         path, may_lead_out = pending.pop()

@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
 from typing import Any
 from urllib.parse import SplitResult, unquote_plus, urlsplit
 
@@ -222,7 +221,8 @@ class Redactor:
             names: the names of the variables with secrets; None: all variables for which
                 `names_a_secret` is true.
         """
-        names = filter(names_a_secret, env) if names is None else names
+        if names is None:
+            names = filter(names_a_secret, env)
         values = [env[name] for name in names if env.get(name) and not is_existing_path(env[name])]
         for name, value in env.items():
             if name.lower().endswith("_proxy"):
@@ -247,7 +247,8 @@ class Redactor:
         in_json = json.dumps(value)[1:-1]  # without the quotes
         plain = {value, in_json, html.escape(value), digits, digits.upper()}
         known = sorted({*self._known, *plain, *_in_base64(value)}, key=len, reverse=True)
-        spread = {*map(_squeezed, known), *self._spread, _squeezed(value)[::-1]}
+        backwards = _squeezed(value)[::-1]
+        spread = {*map(_squeezed, known), *self._spread, backwards}
         # Shorter forms could occur in ordinary texts.
         self._spread = [form for form in spread if len(form) >= SHORTEST_SECRET]
         self._known = known
@@ -273,7 +274,9 @@ class Redactor:
             return text
         for value in self._known:
             text = text.replace(value, REDACTED)
-        if ("%" in text or "\\" in text or "&" in text) and _ESCAPE.search(text):
+        # Every escape has one of these characters, which are found faster than a pattern.
+        may_escape = "%" in text or "\\" in text or "&" in text
+        if may_escape and _ESCAPE.search(text):
             for pattern in self._escaped.values():
                 text = pattern.sub(REDACTED, text)
         text = self._without_spread(text, text)
@@ -448,8 +451,10 @@ def variables_in(tree: object) -> list[str]:
 
     `${NAME}` is replaced by a secret only when the configuration is used, never when it is written.
     """
-    names = chain.from_iterable(map(_VARIABLE.findall, texts_in(tree)))
-    return list(dict.fromkeys(names))
+    names: list[str] = []
+    for text in texts_in(tree):
+        names += _VARIABLE.findall(text)
+    return list(dict.fromkeys(names))  # each name once, in the order of the configuration
 
 
 def filled(tree: Any, env: Mapping[str, str]) -> Any:

@@ -117,12 +117,13 @@ def markdown(table: Table) -> list[str]:
     """Return the lines of a table in GitHub's Markdown."""
     # the second line of Markdown's table, which sets the side to which a column is aligned
     sides = ["--:" if table.is_number(column) else ":--" for column in range(len(table.head))]
-    head = [_markdown_cell(cell) for cell in table.head]
-    rows = [
-        [_markdown_cell(cell, is_number=table.is_number(column)) for column, cell in enumerate(row)]
-        for row in table.rows
-    ]
-    return [f"| {' | '.join(cells)} |" for cells in [head, sides, *rows]]
+    rows = [[_markdown_cell(cell) for cell in table.head], sides]
+    for row in table.rows:
+        cells = []
+        for column, cell in enumerate(row):
+            cells.append(_markdown_cell(cell, is_number=table.is_number(column)))
+        rows.append(cells)
+    return [f"| {' | '.join(cells)} |" for cells in rows]
 
 
 def _markdown_cell(cell: TableCell, *, is_number: bool = False) -> str:
@@ -194,18 +195,17 @@ def html(table: Table) -> str:
 
     The cells of the first column are row titles of the class `name`; numbers have the class `n`.
     """
-    kinds = [
-        ' class="n"' if table.is_number(column) else ' class="name"'
-        for column in range(len(table.head))
-    ]
+    classes = ["n" if table.is_number(column) else "name" for column in range(len(table.head))]
     titles = [
-        f'<th scope="col"{kind}>{_html_cell(cell)}</th>'
-        for kind, cell in zip(kinds, table.head, strict=True)
+        f'<th scope="col" class="{css_class}">{_html_cell(cell)}</th>'
+        for css_class, cell in zip(classes, table.head, strict=True)
     ]
     lines = [f"<thead><tr>{''.join(titles)}</tr></thead>", "<tbody>"]
-    for first, *rest in table.rows:
+    other_classes = classes[1:]  # those of the columns after the row titles
+    for first, *others in table.rows:
         cells = [
-            f"<td{kind}>{_html_cell(cell)}</td>" for kind, cell in zip(kinds[1:], rest, strict=True)
+            f'<td class="{css_class}">{_html_cell(cell)}</td>'
+            for css_class, cell in zip(other_classes, others, strict=True)
         ]
         lines.append(
             f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{"".join(cells)}</tr>'
@@ -275,9 +275,11 @@ def latex(table: Table, caption: str, note: str) -> str:
         note: the note below the table, as plain text.
     """
     columns = "l" * (len(table.head) - table.numbers) + "r" * table.numbers
-    head, *rows = (
-        " & ".join(_tex(_plain(cell)) for cell in row) for row in [table.head, *table.rows]
-    )
+    rows = []
+    for row in [table.head, *table.rows]:
+        cells = [_tex(_plain(cell)) for cell in row]
+        rows.append(" & ".join(cells))
+    head, *other_rows = rows
     return "\n".join(
         [
             "\\begin{table}",
@@ -286,7 +288,7 @@ def latex(table: Table, caption: str, note: str) -> str:
             f"\\begin{{tabular}}{{{columns}}}",
             "\\hline",
             f"{head} \\\\ \\hline",
-            *(f"{row} \\\\" for row in rows),
+            *(f"{row} \\\\" for row in other_rows),
             "\\hline",
             "\\end{tabular}",
             f"\\par\\smallskip {{\\footnotesize {_tex(note)}}}",

@@ -134,7 +134,7 @@ def served_url(command: str, path: str) -> str:
     words = shlex.split(command)
     digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
     program = PurePath(words[0]).name.lower()
-    host = re.sub("[^a-z0-9]+", "-", program).strip("-")[:30] or "server"
+    host = re.sub("[^a-z0-9]+", "-", program).strip("-")[:30] or "server"  # "llama-server"
     return f"{SERVED_SCHEME}://{host}-{digest}{path}"
 
 
