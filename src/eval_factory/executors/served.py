@@ -135,7 +135,7 @@ class _Server:
         spec = self._spec
         argv = [*spec.launch, sys.executable, "-m", _MODULE]
         self._guard = start_with_log(argv, spec.env, self.log, subprocess.PIPE)
-        order = {
+        order = {  # describes the server to the guard
             **asdict(spec),
             "label": self.label,
             "replica": self._replica,
@@ -191,6 +191,7 @@ class _Server:
         if self._guard is None:
             return
         self.close()
+        # Wait for the end of the guard's output; the messages on the way are not shown.
         self.take_reports(lambda _: None, self._spec.stop_grace_s + GUARD_END_LIMIT_S)
         if self._group is not None:  # the guard was killed before it could end the server
             with suppress(OSError):
@@ -253,8 +254,12 @@ class ServedModel(AbstractContextManager["ServedModel"]):
             self._tick()
             time.sleep(START_POLL_INTERVAL_S)
             self._take_reports()
+        runs_elsewhere = bool(self._spec.launch)
         for server in self._servers:
-            if server.state == _READY and self._spec.launch and not self._answers(server.address):
+            # The guard asks the server on the server's own machine, and this process asks it here.
+            if not runs_elsewhere or server.state != _READY:
+                continue
+            if not self._answers(server.address):
                 server.stop()
                 server.state = OUT
                 server.why = (

@@ -82,7 +82,8 @@ class Slurm:
         if after is not None:
             dependency = [f"--dependency=afterany:{after}"]
         finished = self._call(["sbatch", "--parsable", *dependency, str(script)])
-        last_line = (finished.stdout.strip().splitlines() or [""])[-1]
+        lines = finished.stdout.strip().splitlines()
+        last_line = lines[-1] if lines else ""
         match = re.fullmatch(r"(\d+)(;.*)?", last_line)  # "1234", or "1234;cluster"
         if finished.returncode or match is None:
             raise PrerequisiteError(
