@@ -354,6 +354,8 @@ def _time(value: Any) -> float | None:
 def _errors(value: Any) -> Iterator[tuple[str, str]]:
     """Yield the code and message of each error in a batch's `errors`."""
     entries = _mapping(value).get("data")
-    for entry in entries if isinstance(entries, list) else []:
+    if not isinstance(entries, list):
+        return
+    for entry in entries:
         error = _mapping(entry)
         yield str(error.get("code") or ""), str(error.get("message") or "")

@@ -122,7 +122,10 @@ def pause(stop: threading.Event, seconds: float) -> None:
 async def _pause(stop: threading.Event, seconds: float) -> None:
     """Wait in the loop as `pause` does; look at `stop` every 0.1 seconds."""
     end = time.monotonic() + seconds
-    while (remaining := end - time.monotonic()) > 0 and not stop.is_set():
+    while not stop.is_set():
+        remaining = end - time.monotonic()
+        if remaining <= 0:
+            return
         await asyncio.sleep(min(0.1, remaining))
 
 

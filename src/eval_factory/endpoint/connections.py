@@ -2,6 +2,10 @@
 
 Each attempt has a timeout. This module never sends a request twice, because the server may have
 answered the first one, and answers are paid for.
+
+In this module, a wire is a connection, a question is the body of a request, and a stray is an
+answer that may belong to another question. A server that answers a question twice makes strays:
+the second answer is a surplus answer, and shifts the later answers on its connection.
 """
 
 from __future__ import annotations

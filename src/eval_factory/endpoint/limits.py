@@ -1,8 +1,9 @@
 """Enforces an endpoint's limits: requests at once, and requests and tokens per minute.
 
 `Limit` decides which request may be sent next; `LiveLimit` wakes the waiting requests. A client
-waits for its slot through an `Admission`. The limits may be the client's own (`LocalAdmission`), or
-several processes may share the limits (`eval_factory.endpoint.shared_limits`).
+waits for its slot through an `Admission`; a slot allows one request to be in flight. The limits may
+be the client's own (`LocalAdmission`), or several processes may share the limits
+(`eval_factory.endpoint.shared_limits`).
 
 An endpoint asks for a pause by headers, which `asked_pause` reads: RFC 9110 `Retry-After`;
 OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`; Anthropic's `anthropic-ratelimit-*`.
@@ -108,9 +109,10 @@ def _pause_in(value: str | None) -> float | None:
         if seconds >= _EPOCH_S:
             return max(0.0, seconds - time.time())
         return seconds
-    if duration := _DURATION.match(value):
-        parts = zip(duration.groups(), (3600.0, 60.0, 1.0, 0.001), strict=True)
-        return sum(float(part) * unit for part, unit in parts if part is not None)
+    duration = _DURATION.match(value)
+    if duration is not None:
+        hours, minutes, seconds, milliseconds = (float(part or 0) for part in duration.groups())
+        return 3600 * hours + 60 * minutes + seconds + 0.001 * milliseconds
     for parse_date in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError, TypeError, OverflowError):
             # `fromisoformat` of Python 3.10 does not read the letter Z.

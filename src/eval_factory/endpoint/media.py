@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.endpoint.media_metadata import (
     BrokenFile,
@@ -58,14 +58,24 @@ def type_of(data: bytes) -> str | None:
         return _TYPES_IN_RIFF.get(data[8:12])
     if data[end_of_first_tags(data) :][:4] == b"fLaC":
         return "audio/flac"
-    # MPEG audio without tags begins with the header of a frame: eleven bits are 1, and of the two
-    # bits of the layer (0x06), at least one is 1.
-    if len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] & 0x06:
+    if _begins_with_mpeg_frame(data):
         return "audio/mpeg"
     for beginning, kind in _TYPES_BY_BEGINNING.items():
         if data.startswith(beginning):
             return kind
     return None
+
+
+def _begins_with_mpeg_frame(data: bytes) -> bool:
+    """Return True if the data begin with the header of an MPEG audio frame.
+
+    The first eleven bits of the header are 1. Of the two bits of the layer, at least one is 1.
+    """
+    if len(data) < 2:
+        return False
+    has_sync_bits = data[0] == 0xFF and data[1] & 0xE0 == 0xE0
+    has_layer = data[1] & 0x06 != 0
+    return has_sync_bits and has_layer
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,7 @@ class Medium(str):
         Raises:
             UnusableMedium: the file cannot be sent.
         """
-        facts = _sendable_facts(*_version_of(file), rule)
+        facts = _sendable_facts(_version_of(file), rule)
         medium = cls(f"sha256:{facts.sha256} {facts.content_type} {facts.size} bytes")
         medium.file = file
         medium.facts = facts
@@ -255,7 +265,7 @@ def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list
             }
             try:
                 file = Path(str(media_object.get("location")))
-                facts = _own_facts(*_version_of(file))
+                facts = _own_facts(_version_of(file))
                 path = file.resolve()
                 record["type"] = facts.content_type or stated_type
                 record["sha256"] = facts.sha256
@@ -303,14 +313,26 @@ def facts_of(file: Path, max_size: int = MAX_FILE) -> _Facts:
         UnusableMedium: the file does not exist, has more than `max_size` bytes, or cannot be read.
             The message begins with the file's name.
     """
-    return _own_facts(*_version_of(file, max_size))
+    return _own_facts(_version_of(file, max_size))
 
 
-def _version_of(file: Path, max_size: int = MAX_FILE) -> tuple[Path, int, int]:
-    """Return (file, size in bytes, time of the last change in nanoseconds).
+class _Version(NamedTuple):
+    """The state of a file.
 
-    `_own_facts` and `_sendable_facts` cache their results under keys with these three values, so
-    that a changed file is read again.
+    `_own_facts` and `_sendable_facts` cache their results by version, so that a changed file is
+    read again.
+    """
+
+    file: Path
+    size: int  # in bytes
+    changed_ns: int  # the time of the last change, in nanoseconds since the epoch
+
+
+def _version_of(file: Path, max_size: int = MAX_FILE) -> _Version:
+    """Return the current version of a file.
+
+    Raises:
+        UnusableMedium: the file does not exist, or has more than `max_size` bytes.
     """
     try:
         state = file.stat()
@@ -318,7 +340,7 @@ def _version_of(file: Path, max_size: int = MAX_FILE) -> tuple[Path, int, int]:
         raise UnusableMedium(f"{file.name} is not there") from None
     if not file.is_file() or state.st_size > max_size:
         raise UnusableMedium(f"{file.name} is not a file of {max_size >> 20} MiB or less")
-    return file, state.st_size, state.st_mtime_ns
+    return _Version(file, state.st_size, state.st_mtime_ns)
 
 
 def _read(file: Path) -> bytes:
@@ -374,22 +396,16 @@ def _tokens_of_sound(head: bytes, size: int) -> int:
 
 
 @lru_cache(1 << 16)
-def _own_facts(file: Path, _size: int, _changed: int) -> _Facts:
-    """Return the facts about the file as it is on disk.
-
-    `_size` and `_changed` are only parts of the cache's key (`_version_of`).
-    """
-    data = _read(file)
+def _own_facts(version: _Version) -> _Facts:
+    """Return the facts about the file as it is on disk."""
+    data = _read(version.file)
     return _Facts(type_of(data), len(data), hashlib.sha256(data).hexdigest())
 
 
 @lru_cache(1 << 16)
-def _sendable_facts(file: Path, _size: int, _changed: int, rule: SendingRule) -> _Facts:
-    """Return the facts about the content that is sent of the file.
-
-    `_size` and `_changed` are only parts of the cache's key (`_version_of`).
-    """
-    data, kind = _sendable(_read(file), file.name, rule)
+def _sendable_facts(version: _Version, rule: SendingRule) -> _Facts:
+    """Return the facts about the content that is sent of the file."""
+    data, kind = _sendable(_read(version.file), version.file.name, rule)
     return _Facts(kind, len(data), hashlib.sha256(data).hexdigest())
 
 
@@ -497,7 +513,8 @@ def _saved_again(picture: Any, max_side: int | None, *, turn: bool) -> tuple[byt
 
     is_jpeg = picture.format == "JPEG"
     if picture.mode.startswith("I"):
-        # 16 bits: `convert` alone would cut off values above 255. 1/257 maps 65,535 to 255.
+        # 16 bits: `convert` alone would cut off values above 255. 1/257 maps 65,535 to 255, and 0.5
+        # rounds. Pillow only accepts a factor and a number that is added to the product.
         picture = picture.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
     elif picture.mode in ("P", "1"):  # a palette cannot be resampled
         picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")

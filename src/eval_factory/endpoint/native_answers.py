@@ -173,7 +173,8 @@ def openai_address(url: str) -> tuple[str, str] | None:
     """
     parts = urlsplit(url)
     for form in _forms():
-        if form.path is None or (form.hosts and parts.hostname not in form.hosts):
+        is_of_other_host = form.hosts and parts.hostname not in form.hosts
+        if form.path is None or is_of_other_host:
             continue
         native = form.path.fullmatch(parts.path)
         if native is not None:

@@ -62,7 +62,8 @@ _TEXT_SIZE = _size_sql(
     "json_extract(c.value, '$.message.content')", "json_extract(c.value, '$.text')"
 )
 _REASONING_SIZE = _size_sql(
-    *(f"json_extract(c.value, '$.message.{name}')" for name in ("reasoning_content", "reasoning"))
+    "json_extract(c.value, '$.message.reasoning_content')",
+    "json_extract(c.value, '$.message.reasoning')",
 )
 _CHOICES = (
     "CASE WHEN json_type(r.response, '$.choices') = 'array' THEN json_extract(r.response, "

@@ -55,13 +55,13 @@ def headers_of(reply: Reply) -> Mapping[str, str]:
 
     If the body asks for a pause and no header is named `retry-after`, add this header.
     """
-    pause = _pause_in(reply.data[:MAX_ERROR])
-    if pause is None:
+    retry_after = _retry_after_in(reply.data[:MAX_ERROR])
+    if retry_after is None:
         return reply.headers
-    return {"retry-after": pause, **reply.headers}
+    return {"retry-after": retry_after, **reply.headers}
 
 
-def _pause_in(body: bytes) -> str | None:
+def _retry_after_in(body: bytes) -> str | None:
     """Return the pause that the body asks for, as the value of a `retry-after` header.
 
     The value is in seconds, or a duration such as `34s`, which endpoint/limits.py reads too. Return

@@ -7,8 +7,10 @@ Words of this module:
 
 - A silent attempt: no byte of an answer arrived.
 - An unreachable server: no connection could be made. Such an attempt is silent too.
-- A stray: an answer that may belong to another question. `Doubt` describes how that happens.
+- A stray: an answer that may belong to another question, because its connection brought more
+  answers than requests were sent (`Doubt`).
 - A slot: allows one request to be in flight. A server's `admission` grants the slots.
+- A turn: the server that one attempt may ask, with the attempt's slot there.
 """
 
 from __future__ import annotations
@@ -272,7 +274,7 @@ class _Tries:
     def pause_after(
         self, error: TransportError, server: Server, *, has_answered: bool
     ) -> float | None:
-        """Return the seconds to the next attempt; None if no attempt is left.
+        """Count a failed attempt; return the seconds to the next attempt, or None if none is left.
 
         Three kinds of failures cost no retry:
         - A stray: an answer that may belong to another question (`MAX_STRAYS`).
@@ -497,6 +499,7 @@ class RetryingClient:
 
     def stop(self, unusable: EndpointUnusable) -> None:
         """Send no further request, and end all pauses; answers to sent requests are awaited."""
+        # Set the error first: the requests that the next lines wake raise it.
         with self._lock:
             self._unusable = self._unusable or unusable
         self._stop.set()
@@ -507,7 +510,7 @@ class RetryingClient:
     ) -> Answered:
         """Send a request until it is answered or fails for good, and note each attempt."""
         tries = _Tries(self._retries)
-        own_changes: dict[str, openai_api.Change] = {}  # as errors to this request asked for
+        own_changes: dict[str, openai_api.Change] = {}  # those that this request's errors asked for
         avoided = set[Server]()  # servers that the next attempt asks only if there is no other
         refusing = set[Server]()  # servers that refused this request
         number = 1  # of the attempt; it only grows with each retry
@@ -703,9 +706,9 @@ class RetryingClient:
         self._raise_if_stopped()
         sent = _with_media(body)
         if self._budget is not None:
-            limit = self._budget.begin()
-            if limit is not None:
-                raise replies.LimitReached(limit)
+            reached_limit = self._budget.begin()
+            if reached_limit is not None:
+                raise replies.LimitReached(reached_limit)
         post = server.transport.post
         if options.is_alone:
             post = server.transport.post_alone

@@ -127,9 +127,10 @@ def read_token(file: Path) -> Token | None:
         has_possible_times = (
             0 < lifetime <= MAX_LIFETIME_S and 0 < expires_at <= time.time() + MAX_LIFETIME_S
         )
+        is_text = isinstance(value, str) and value != ""
         # A renamed file holds a token of another service, client or scope.
-        is_renamed = document["file"] != file.name
-        if has_possible_times and isinstance(value, str) and value and not is_renamed:
+        has_own_name = document["file"] == file.name
+        if has_possible_times and is_text and has_own_name:
             return Token(value, float(expires_at), float(lifetime))
     return None
 
