@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from eval_factory.workflows.calibrate import Calibrated
     from eval_factory.workflows.estimate import Estimate
     from eval_factory.workflows.evaluated import Evaluated
-    from eval_factory.workflows.recollect import Reproduction, Reran
+    from eval_factory.workflows.reproduce import Reproduction, Reran
     from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport
     from eval_factory.workflows.verify import Finding, Verified
     from eval_factory.workflows.view import Pages
@@ -62,7 +62,7 @@ _LAZY_NAMES = {
     "tasks.task_info": ("ParameterInfo", "TaskInfo", "list_tasks"),
     "workflows.calibrate": ("Calibrated",),
     "workflows.evaluated": ("Evaluated",),
-    "workflows.recollect": ("Reproduction", "Reran"),
+    "workflows.reproduce": ("Reproduction", "Reran"),
     "workflows.suite.suite_report": ("CellReport", "SuiteOptions", "SuiteReport"),
     "workflows.verify": ("Finding", "Verified"),
 }
@@ -472,7 +472,7 @@ def reproduce(
     `output_dir`, the run config is also written to this folder.
     """
     from eval_factory.report.reader import one_run
-    from eval_factory.workflows.recollect import reproduce as reproduce_run
+    from eval_factory.workflows.reproduce import reproduce as reproduce_run
 
     return reproduce_run(
         one_run(folder, "reproduce"),
@@ -490,7 +490,7 @@ def run_again(
 ) -> Reran:
     """Repeat the evaluation of an output folder in another folder, and compare the two results."""
     from eval_factory.report.reader import one_run
-    from eval_factory.workflows.recollect import run_again as run
+    from eval_factory.workflows.reproduce import run_again as run
 
     return run(
         one_run(folder, "reproduce"),
@@ -519,7 +519,7 @@ def rescore(
         PrerequisiteError: With these settings, the model would have to be asked.
     """
     from eval_factory.report.reader import one_run
-    from eval_factory.workflows.recollect import rescore as run
+    from eval_factory.workflows.reproduce import rescore as run
 
     # `run` itself puts `output_dir` into the request.
     request = request_of_arguments(run_config, output_dir=None, flags=flags, overrides=overrides)

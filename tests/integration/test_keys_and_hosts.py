@@ -32,7 +32,7 @@ from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import make_plan, where_keys_go
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard.board import LeaderboardRequest, make_board
-from eval_factory.workflows.recollect import without_unset
+from eval_factory.workflows.reproduce import without_unset
 from eval_factory.workflows.suite.slurm_run import suite_of
 from facts import naming
 from integration.test_juries import medication_questions

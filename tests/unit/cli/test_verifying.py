@@ -18,7 +18,7 @@ from eval_factory import api
 from eval_factory.cli.folder_commands import MAX_SHOWN, has_window_browser, verified_lines
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
-from eval_factory.workflows.recollect import Reproduction
+from eval_factory.workflows.reproduce import Reproduction
 from eval_factory.workflows.verify import Finding, Verified
 from facts import each_says, says
 from rated_folder import folder_to_rate

@@ -23,7 +23,8 @@ from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.report.result_sentences import certainty_sentence, measurement_sentence
 from eval_factory.workflows.import_results import import_results
-from eval_factory.workflows.recollect import config_for, last_state, reproduce
+from eval_factory.workflows.recollect import last_state
+from eval_factory.workflows.reproduce import config_for, reproduce
 from eval_factory.workflows.verify import verify
 from facts import says
 from foreign_results import (

@@ -17,8 +17,8 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
 from eval_factory.endpoint.response_cache import read_origin, write_origin
 from eval_factory.report.reader import load_result
-from eval_factory.workflows import recollect as module
-from eval_factory.workflows.recollect import (
+from eval_factory.workflows import reproduce as module
+from eval_factory.workflows.reproduce import (
     compared_scores,
     copy_answers,
     evaluation_differences,
