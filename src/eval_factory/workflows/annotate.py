@@ -58,7 +58,7 @@ UPDATED_FILES = ("evaluation_config.yaml", "results.yml", "report.html", "report
 
 _MAX_RATERS = 50
 _MAX_PICTURE_SIDE = 1024  # the maximum width and height of a picture in a form, in pixels
-_MAX_MEDIA_SIZE = 64 << 20  # the maximum size of all media in a form, in base64 characters
+_MAX_MEDIA_SIZE = 64 * 1024 * 1024  # of all media in a form together, in base64 characters
 _MIN_PAIRS = 10  # answers with a rating and a score; fewer give no usable correlation
 _SHOWN_SHARES = (0.1, 0.05, 0.03)
 """The half widths in a rating plan, as shares of the score's range, if the user names no width."""
@@ -476,30 +476,64 @@ def plan_basis(folder: Path) -> PlanBasis:
             "no rating plan is possible"
         )
     people = people_scores(result, RunDir(stored.folder))
-    rated_keys = [key for key in people if key in score_of_answer]
-    ratings = [people[key] for key in rated_keys]
-    metric_scores = [score_of_answer[key] for key in rated_keys]
-    mean = statistics.fmean(scores)
-    stddev = statistics.stdev(scores)
-    correlation = None
-    if len(ratings) >= _MIN_PAIRS:
-        # The correlation with a constant is undefined; a constant predicts nothing, so 0 is used.
-        is_constant = len(set(ratings)) < 2 or len(set(metric_scores)) < 2
-        correlation = 0.0 if is_constant else statistics.correlation(ratings, metric_scores)
-        # Equal ratings of a few answers do not show that the ratings of all answers would be equal.
-        if statistics.stdev(ratings) > 0:
-            mean = statistics.fmean(ratings)
-            stddev = statistics.stdev(ratings)
+    figures = _people_figures(people, score_of_answer)
     # In a rubric, each instance has its own lowest score. The lower bound is computed from
-    # these scores.
+    # these scores. In any other benchmark, the instances have no lowest scores.
     possible = [instance.lowest_score for instance in scored]
     lowest_scores = [lowest for lowest in possible if lowest is not None]
     lower_bound = lower_end(scores, lowest_scores, high) if lowest_scores else low
     bounds = (lower_bound, high)
-    effect = design_effect(scores, bounds, sources)
-    answers_per_source = len(sources) / effective_clusters(sources)
-    expected = Expected(len(scores), mean, stddev, bounds, effect, answers_per_source)
-    return PlanBasis(result.main_metric, expected, high - low, len(people), correlation)
+    expected = Expected(
+        answers=len(scores),
+        mean=figures.mean,
+        stddev=figures.stddev,
+        scale=bounds,
+        design_effect=design_effect(scores, bounds, sources),
+        sharing=len(sources) / effective_clusters(sources),
+    )
+    return PlanBasis(
+        result.main_metric,
+        expected,
+        span=high - low,
+        rated=len(people),
+        correlation=figures.correlation,
+    )
+
+
+@dataclass(frozen=True)
+class _PeopleFigures:
+    """The figures of the people's scores that a rating plan needs; see `PlanBasis`."""
+
+    mean: float
+    stddev: float
+    correlation: float | None
+
+
+def _people_figures(
+    people: Mapping[AnswerKey, float], score_of_answer: Mapping[AnswerKey, float]
+) -> _PeopleFigures:
+    """Return the figures of the people's scores.
+
+    Args:
+        people: The people's score of each rated answer.
+        score_of_answer: The metric's score of each answer.
+    """
+    rated_keys = [key for key in people if key in score_of_answer]
+    # the scores of the same answers, in the same order
+    ratings = [people[key] for key in rated_keys]
+    metric_scores = [score_of_answer[key] for key in rated_keys]
+    mean = statistics.fmean(score_of_answer.values())
+    stddev = statistics.stdev(score_of_answer.values())
+    if len(ratings) < _MIN_PAIRS:
+        return _PeopleFigures(mean, stddev, correlation=None)
+    # The correlation with a constant is undefined; a constant predicts nothing, so 0 is used.
+    is_constant = len(set(ratings)) < 2 or len(set(metric_scores)) < 2
+    correlation = 0.0 if is_constant else statistics.correlation(ratings, metric_scores)
+    # Equal ratings of a few answers do not show that the ratings of all answers would be equal.
+    if statistics.stdev(ratings) > 0:
+        mean = statistics.fmean(ratings)
+        stddev = statistics.stdev(ratings)
+    return _PeopleFigures(mean, stddev, correlation)
 
 
 def _scored_instances(result: TaskResult, metric: str, split: str | None) -> list[InstanceRecord]:

@@ -160,7 +160,8 @@ def probe_all(
     from eval_factory.plan.preflight import probe
 
     real_endpoints = [endpoint for endpoint in endpoints if not endpoint.is_demo]
-    with nullcontext() if limits is None else SharedLimits(limits) as shared:
+    shared_limits = nullcontext() if limits is None else SharedLimits(limits)
+    with shared_limits as shared:
 
         def warning_of(endpoint: EndpointSettings) -> str | None:
             admission = None if shared is None else shared.admission(endpoint.role)
@@ -171,12 +172,12 @@ def probe_all(
         except PrerequisiteError as error:
             context.log.error(str(error))
             raise
-    for warning in filter(None, warnings):
-        context.log.warning(warning)
-        context.show(f"warning: {warning}")
-    unanswered = {
-        endpoint.role for endpoint, warning in zip(real_endpoints, warnings, strict=True) if warning
-    }
+    unanswered = set()  # the roles whose endpoints did not answer, or answered with a warning
+    for endpoint, warning in zip(real_endpoints, warnings, strict=True):
+        if warning is not None:
+            context.log.warning(warning)
+            context.show(f"warning: {warning}")
+            unanswered.add(endpoint.role)
     # `probe` sends no request to an endpoint that makes pictures, because each picture costs money.
     unanswered |= {endpoint.role for endpoint in endpoints if endpoint.endpoint_type == IMAGES}
     return frozenset(endpoint.role for endpoint in endpoints) - unanswered

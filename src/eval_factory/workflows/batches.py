@@ -86,8 +86,10 @@ class _BatchedEndpoint:
 
     settings: EndpointSettings
     api: BatchApi
-    address: str
-    """The path of the API for single requests, which each line of a batch's file names."""
+    api_path: str
+    """The path of the API for single requests, such as `/v1/chat/completions`. Each line of a
+    batch's file names it.
+    """
     secret_fields: Mapping[str, object]
     """Fields of every request with values that are sent but not stored."""
     price: Price | None
@@ -99,7 +101,7 @@ class _BatchedEndpoint:
     def file_of(self, lines: Sequence[Line]) -> bytes:
         """Return the content of a batch's file with these lines."""
         text = "".join(
-            f"{line_of_file(line, self.address, self.secret_fields)}\n" for line in lines
+            f"{line_of_file(line, self.api_path, self.secret_fields)}\n" for line in lines
         )
         return text.encode("utf-8", "surrogatepass")
 
@@ -199,6 +201,7 @@ class Batches:
                 batch = self._record_intent(role, part)
                 self._send(batch)
         self._wait()
+        # The next helm-run takes the stored answers, and writes the other requests again.
         self._ledger.forget_waiting()
 
     def cancel(self) -> list[str]:
@@ -260,7 +263,8 @@ class Batches:
                     f"({MAX_BYTES}): make the pictures smaller (extra.max_image_side), or set "
                     "batch: false"
                 )
-            if part and (len(part) >= MAX_REQUESTS or size + bytes_of_line > MAX_BYTES):
+            is_full = len(part) >= MAX_REQUESTS or size + bytes_of_line > MAX_BYTES
+            if part and is_full:
                 yield part
                 part = []
                 size = 0
@@ -295,7 +299,7 @@ class Batches:
         self._ledger.uploaded(batch.intent, file_id)
         self._ledger.creating(batch.intent)
         try:
-            return endpoint.api.create(file_id, endpoint.address, _metadata_of(batch))
+            return endpoint.api.create(file_id, endpoint.api_path, _metadata_of(batch))
         except BatchApiError as error:
             if error.status is None or error.status >= 500:
                 raise EndpointUnreachableError(
@@ -472,14 +476,14 @@ class Batches:
             return
         keys = {line.key for line in lines}
         replies: dict[str, tuple[int, str]] = {}  # from the request's key to (HTTP status, body)
-        unknown = 0
-        doubled = 0
+        unknown = 0  # lines that belong to no request of the batch
+        doubled = 0  # lines that repeat a request
         for file_id in (status.output_file, status.error_file):
             if file_id is None:
                 continue
             for document in endpoint.api.lines(file_id):
                 reply = reply_in(document)
-                if reply is None:
+                if reply is None:  # the line names no request, or has no reply
                     unknown += 1
                     continue
                 key, http_status, body = reply
@@ -655,7 +659,7 @@ def _batched_endpoint(
     return _BatchedEndpoint(
         settings=settings,
         api=batch_api_of(settings, context.env, context.redactor, context.log.info),
-        address="/v1" + API_PATHS[settings.endpoint_type],
+        api_path="/v1" + API_PATHS[settings.endpoint_type],
         secret_fields=settings.secret_fields(context.env),
         price=price,
         sends_singly=settings.batch == BATCH_OR_SINGLE,

@@ -1,5 +1,8 @@
 """Compares judges with physicians: collects the decisions of both, and writes judge passports.
 
+A judge's passport is a file that says how often the judge agrees with physicians. An item is one
+criterion of a rubric for one answer, with the physicians' decisions about it.
+
 To ask judges, this module starts an ordinary run of a rubric whose instances are the labelled
 answers. The prompt, the client, the cache, the limits and the budget are the same as in every run.
 To test whether a judge is steady, the run asks some questions again, unchanged or changed.
@@ -208,8 +211,8 @@ def _steadiness(
     """Return the steadiness of one judge for each kind of change."""
     first_decisions = []
     for item, decision in zip(items, decisions, strict=True):
-        # An undecided item must have a number here, but its number is not used.
-        first_decisions.append(replace(item, judged=decision or 0.0))
+        # An undecided item must have a number here, but its number is not used below.
+        first_decisions.append(replace(item, judged=0.0 if decision is None else decision))
     by_change = {}
     for change, changed_decisions in changed.items():
         # An item without a first decision cannot be compared with its later decisions.
@@ -238,6 +241,7 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
     """
     stored = load_result(folder)
     rundir = RunDir(folder)
+    # `marks`: each judge's mark of each item; `scale`: all possible marks, the lowest first
     items, marks, scale = rated_items(stored.result, rundir)
     for name in judges:
         if name not in marks:
@@ -307,7 +311,8 @@ def _juries(
     if len(decisions) < 2:
         return ()
     decided_by_all = []  # the numbers of the items that all judges decided
-    for number, decisions_on_item in enumerate(zip(*decisions.values(), strict=True)):
+    for number in range(len(items)):
+        decisions_on_item = [judge_decisions[number] for judge_decisions in decisions.values()]
         if None not in decisions_on_item:
             decided_by_all.append(number)
     if not decided_by_all:
@@ -367,9 +372,7 @@ def _write_passports(
     for passport in passports:
         folder = to
         if several:
-            # The judge's name may come from a field of the label file and contain any character.
-            is_safe_name = re.fullmatch(r"[A-Za-z0-9][\w.-]{0,79}", passport.judge)
-            folder = to / JUDGES / (passport.judge if is_safe_name else slug_of(passport.judge))
+            folder = to / JUDGES / _folder_name(passport.judge)
         current_date = datetime.now(timezone.utc).date().isoformat()
         date = _stored_date(folder, passport) or today or current_date
         texts[folder / PASSPORT] = to_yaml(passport_document(passport, date))
@@ -386,6 +389,16 @@ def _write_passports(
         for file, text in texts.items():
             write_atomic(file, text, mode=PRIVATE)
     return Calibrated(tuple(passports), juries, tuple(texts))
+
+
+def _folder_name(judge: str) -> str:
+    """Return the name of the subfolder for a judge.
+
+    The judge's name may come from a field of the label file and contain any character.
+    """
+    if re.fullmatch(r"[A-Za-z0-9][\w.-]{0,79}", judge):  # "gpt-4.1_judge"
+        return judge
+    return slug_of(judge)
 
 
 _CHOOSE_EMPTY_FOLDER = "name a folder that is new or empty"
@@ -481,7 +494,7 @@ def _ask_judges(
         )
     criteria_per_request = evaluation.extra.criteria_per_request or 1
     first_cases = _first_cases(items)
-    probes = _probes(first_cases, asking.probes, several=criteria_per_request > 1)
+    probes = _probes(first_cases, asking.probes, asks_in_groups=criteria_per_request > 1)
     cases = [*first_cases, *probes]
     request = Request(document=_run_config_document(evaluation, asking))
     # The questions are written first: `build_evaluation` reads them as the benchmark of the run.
@@ -517,7 +530,9 @@ def _first_cases(items: Sequence[LabelledItem]) -> list[_Case]:
     item_numbers_of_answer: dict[str, list[int]] = defaultdict(list)
     for number, item in enumerate(items):
         text = _text_of(item)
-        item_numbers_of_answer[json.dumps([text.messages, text.answer])].append(number)
+        # Items of the same answer have the same conversation and answer.
+        answer_key = json.dumps([text.messages, text.answer])
+        item_numbers_of_answer[answer_key].append(number)
     cases = []
     for answer_number, item_numbers in enumerate(item_numbers_of_answer.values(), start=1):
         first_item = items[item_numbers[0]]
@@ -534,19 +549,20 @@ def _first_cases(items: Sequence[LabelledItem]) -> list[_Case]:
     return cases
 
 
-def _probes(cases: Sequence[_Case], count: int, *, several: bool) -> Iterator[_Case]:
+def _probes(cases: Sequence[_Case], count: int, *, asks_in_groups: bool) -> Iterator[_Case]:
     """Yield the repeated and changed questions about `count` cases.
 
     A hash of the case's name draws the cases, so that the same labels always give the same probes.
-    `several` is True if a request asks about several criteria, whose order can then be changed.
+    `asks_in_groups` is True if a request asks about several criteria, whose order can then be
+    changed.
     """
-    drawn = sorted(cases, key=lambda case: hashlib.sha256(case.name.encode()).digest())[:count]
-    for case in drawn:
+    in_drawing_order = sorted(cases, key=lambda case: hashlib.sha256(case.name.encode()).digest())
+    for case in in_drawing_order[:count]:
         for sample in range(1, _UNCHANGED_REPEATS + 1):
             yield _changed_case(case, Change.AGAIN, sample=sample)
         yield _changed_case(case, Change.PADDED, suffix=_PADDING)
         yield _changed_case(case, Change.PRAISED, suffix=_PRAISE)
-        if several and len(case.item_numbers) > 1:
+        if asks_in_groups and len(case.item_numbers) > 1:
             yield _changed_case(case, Change.REORDERED)
 
 
@@ -562,7 +578,7 @@ def _changed_case(
         name += f"-{sample}"
     item_numbers = case.item_numbers
     if change == Change.REORDERED:
-        item_numbers = item_numbers[::-1]
+        item_numbers = tuple(reversed(item_numbers))
     return replace(
         case,
         name=name,

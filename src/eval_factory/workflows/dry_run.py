@@ -258,7 +258,9 @@ def preview(
     request_lines = list(_additional_requests(evaluation))
     if request_lines:
         lines += ["\n# asked again", *(f"#   {line}" for line in request_lines)]
-    if (looks := looks_line(evaluation)) is not None:
+    # With `stop_when`, helm-run runs several times; each of these helm-runs is called a look.
+    looks = looks_line(evaluation)
+    if looks is not None:
         lines.append(f"\n# looks\n#   {looks}")
     if keys:
         lines += ["\n# keys", *(f"#   {line}" for line in keys)]

@@ -107,6 +107,14 @@ class RequestCount(NamedTuple):
     source: str  # where the number comes from, or why it is unknown
 
 
+class TokenCount(NamedTuple):
+    """The tokens of all requests to an endpoint, with their source."""
+
+    prompts: float | None  # the tokens of all prompts together; None if unknown
+    answers: float | None  # the tokens of all answers together; None if unknown
+    source: str  # where the numbers come from, or why they are unknown
+
+
 def sum_or_none(parts: Iterable[float | None]) -> float | None:
     """Return the sum of the parts; None if any part is None."""
     values = list(parts)
@@ -294,18 +302,18 @@ def estimate(
     for endpoint in plan.endpoints:
         cached[endpoint.role] = cached_figures(cache_db, endpoint.role, endpoint.model_id)
     earlier_requests = _earlier_requests(plan)
-    # A result has the number of criteria, but not of requests that ask about several criteria.
-    asks_in_groups = evaluation.task.helm.rubric and _criteria_per_request(plan) > 1
-    lacks_tokens = MODEL_ROLE in cached and cached[MODEL_ROLE].prompt_tokens is None
-    needs_sizes = earlier_requests is None or lacks_tokens or asks_in_groups
-    typical = typical_sizes(plan) if needs_sizes else None
+    typical = None
     measured = None
-    if needs_sizes and look_at_data and not (quick and typical):
-        measured = (measure or prompt_sizes)(plan, env)
-    sizes = measured
-    # Measured sizes count more than typical sizes, but the measurement may have failed.
-    if typical and (measured is None or measured.requests is None):
-        sizes = typical
+    if _needs_sizes(plan, earlier_requests, cached):
+        typical = typical_sizes(plan)
+        typical_is_enough = quick and typical is not None
+        if look_at_data and not typical_is_enough:
+            measure_sizes = measure or prompt_sizes
+            measured = measure_sizes(plan, env)
+    sizes = typical
+    # Measured sizes have priority over typical sizes, but the measurement may have failed.
+    if measured is not None and (typical is None or measured.requests is not None):
+        sizes = measured
     requests = _request_count(plan, earlier_requests, measured)
     judge_requests = _judge_requests(plan, earlier_requests, sizes, requests)
     judge_requests = _with_judge_probes(plan, judge_requests, questions=requests.number)
@@ -317,10 +325,10 @@ def estimate(
             _role_estimate(
                 plan,
                 endpoint,
-                requests if is_model else judge_requests,
-                cached[endpoint.role],
-                sizes if is_model else None,
-                prices.get(endpoint.role),
+                requests=requests if is_model else judge_requests,
+                cached=cached[endpoint.role],
+                sizes=sizes if is_model else None,
+                price=prices.get(endpoint.role),
             )
         )
     return Estimate(
@@ -332,6 +340,24 @@ def estimate(
     )
 
 
+def _needs_sizes(
+    plan: Plan, earlier_requests: int | None, cached: Mapping[str, CachedFigures]
+) -> bool:
+    """Return True if the output folder lacks a figure that the sizes of the prompts give.
+
+    Args:
+        plan: The plan of the run.
+        earlier_requests: The number of requests of the result in the output folder, or None.
+        cached: The figures of the answers in the output folder, by role.
+    """
+    if earlier_requests is None:
+        return True
+    if MODEL_ROLE in cached and cached[MODEL_ROLE].prompt_tokens is None:
+        return True
+    # A result has the number of criteria, but not of requests that ask about several criteria.
+    return plan.evaluation.task.helm.rubric and _criteria_per_request(plan) > 1
+
+
 def _criteria_per_request(plan: Plan) -> int:
     """Return the number of a rubric's criteria about which one request to a judge asks."""
     return plan.evaluation.extra.criteria_per_request or 1
@@ -340,6 +366,7 @@ def _criteria_per_request(plan: Plan) -> int:
 def _role_estimate(
     plan: Plan,
     endpoint: EndpointPlan,
+    *,
     requests: RequestCount,
     cached: CachedFigures,
     sizes: PromptSizes | None,
@@ -356,21 +383,21 @@ def _role_estimate(
         price: The price of the endpoint's tokens; None if unknown.
     """
     count = requests.number
-    prompt_tokens, completion_tokens, token_source = _tokens(count, cached, sizes)
-    cost, cost_source = _cost(endpoint, count, cached, prompt_tokens, completion_tokens, price)
-    tokens = sum_or_none([prompt_tokens, completion_tokens])
-    hours, time_source = _time(plan, endpoint, count, cached.latency_s, tokens)
+    tokens = _tokens(count, cached, sizes)
+    cost, cost_source = _cost(endpoint, count, cached, tokens, price)
+    all_tokens = sum_or_none([tokens.prompts, tokens.answers])
+    hours, time_source = _time(plan, endpoint, count, cached.latency_s, all_tokens)
     return RoleEstimate(
         role=endpoint.role,
         model_id=endpoint.model_id,
         requests=count,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=completion_tokens,
+        prompt_tokens=tokens.prompts,
+        completion_tokens=tokens.answers,
         cost=cost,
         hours=hours,
         sources={
             "requests": requests.source,
-            "tokens": token_source,
+            "tokens": tokens.source,
             "cost": cost_source,
             "time": time_source,
         },
@@ -443,8 +470,9 @@ def _request_count(
         return RequestCount(measured.requests, counted)
     limit = plan.evaluation.params.limit_samples
     instances = plan.evaluation.task.about.instances
-    if (chosen := plan.evaluation.extra.instances) is not None:
-        instances = len(chosen)  # the user named the instances to ask
+    chosen_ids = plan.evaluation.extra.instances  # the instances that the user named
+    if chosen_ids is not None:
+        instances = len(chosen_ids)
         limit = None
     if instances is None:
         why = ""
@@ -452,8 +480,9 @@ def _request_count(
             why = f" ({measured.reason})"
         return RequestCount(None, f"unknown: the number of instances is not known{why}")
     trials = plan.trials
-    askings = plan.askings
-    calculation = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
+    askings = plan.askings  # the maximum number of requests for a question in a trial
+    trials_text = "1 trial" if trials == 1 else f"{trials} trials"
+    calculation = f"instances of the test split x {trials_text}"
     if askings > 1:
         calculation += f" x {askings} (each question unchanged and asked again), at most"
     question_count = min(limit or instances, instances)
@@ -497,9 +526,7 @@ def _judge_requests(
     return RequestCount(None, f"unknown: the number of criteria is not known; {rule}")
 
 
-def _tokens(
-    count: int | None, cached: CachedFigures, sizes: PromptSizes | None
-) -> tuple[float | None, float | None, str]:
+def _tokens(count: int | None, cached: CachedFigures, sizes: PromptSizes | None) -> TokenCount:
     """Return the tokens of all prompts and of all answers, and the source of both numbers.
 
     `count` is the number of requests.
@@ -508,11 +535,11 @@ def _tokens(
     completion_mean = cached.completion_tokens
     if count is not None and prompt_mean is not None and completion_mean is not None:
         earlier = f"the mean of {cached.answers:,} answers in the output folder"
-        return count * prompt_mean, count * completion_mean, earlier
+        return TokenCount(count * prompt_mean, count * completion_mean, earlier)
     if sizes is None:
-        return None, None, RUN_FIRST
+        return TokenCount(None, None, RUN_FIRST)
     if sizes.requests is None:
-        return None, None, f"{RUN_FIRST} ({sizes.reason})"
+        return TokenCount(None, None, f"{RUN_FIRST} ({sizes.reason})")
     prompt_tokens = sizes.prompt_bytes / BYTES_PER_TOKEN
     prompts = "prompts in the data"
     if sizes.typical:
@@ -527,30 +554,29 @@ def _tokens(
             "; roughly counted: pictures as at OpenAI with 85 tokens and 170 a tile, "
             "WAV files with 10 tokens a second, other sounds with 0"
         )
-    return prompt_tokens, float(sizes.most_tokens), source
+    return TokenCount(prompt_tokens, float(sizes.most_tokens), source)
 
 
 def _cost(
     endpoint: EndpointPlan,
     count: int | None,
     cached: CachedFigures,
-    prompt_tokens: float | None,
-    completion_tokens: float | None,
+    tokens: TokenCount,
     price: Price | None,
 ) -> tuple[float | None, str]:
     """Return the cost of the requests in US dollars, and the source of the price.
 
-    `prompt_tokens` and `completion_tokens` are the tokens of all prompts and of all answers.
+    `count` is the number of requests, and `tokens` are the tokens of all these requests.
     """
     if cached.stated_cost is not None and count is not None:
         source = f"{BY_ENDPOINT}: the mean of the costs that {cached.answers:,} answers state"
         return cached.stated_cost * count, source
     if price is None:
         return None, f"unknown: {unknown_price(endpoint)}; set it in config.params.extra.prices"
-    if prompt_tokens is None or completion_tokens is None or not count:
+    if tokens.prompts is None or tokens.answers is None or not count:
         return None, f"unknown, because the tokens are unknown ({price.source})"
     # The price of a request may depend on its length, so a request of mean length is priced.
-    cost_of_request = price.of(prompt_tokens / count, completion_tokens / count)
+    cost_of_request = price.of(tokens.prompts / count, tokens.answers / count)
     return count * cost_of_request, price.source
 
 
@@ -577,6 +603,7 @@ def _time(
         parallel = endpoint.parallelism
     else:
         parallel = min(endpoint.parallelism, plan.model.parallelism)
+    # maps the text of each constraint to the seconds that the requests take under it
     by_latency = f"{formats.seconds(latency)} a request, {parallel} at once"
     seconds_by_constraint = {by_latency: count * latency / parallel}
     if endpoint.requests_per_minute is not None:
@@ -601,7 +628,7 @@ def cached_figures(cache_db: Path | None, role: str, model_id: str) -> CachedFig
         with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
             rows = list(connection.execute(_CACHED_ANSWERS, (role, model_id)))
     usages = [None if text is None else json.loads(text) for _, text in rows]
-    counts = [token_counts_of({"usage": usage}) for usage in usages]
+    counts = [token_counts_of({"usage": usage}) for usage in usages]  # (prompt, completion) tokens
     return CachedFigures(
         answers=len(rows),
         prompt_tokens=_mean([prompt for prompt, _ in counts]),
@@ -617,7 +644,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     for value in values:
         if value is not None:
             known_values.append(value)
-    if not (known_values and len(known_values) == len(values)):
+    if not known_values or len(known_values) < len(values):
         return None
     return fmean(known_values)
 
@@ -704,6 +731,7 @@ def _measuring_events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[st
             proxies={},
             library_variables={**settings.library_variables, **HF_OFFLINE},
         )
+        # helm-run finds the data of earlier runs, which it cannot download, through links.
         scenarios = own_scenarios(plan)
         for folder in (scenarios, scenarios.with_name(names.PERTURBATIONS_FOLDER)):
             if folder.is_dir():
@@ -712,7 +740,7 @@ def _measuring_events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[st
         for name, text in model_files(plan).items():
             write_atomic(plan.rundir.model_configs / name, text, mode=PRIVATE)
         place_data(context, plan, bundle)
-        argv = []
+        argv = []  # the command of a run, with the runner that measures and sends no requests
         for argument in command_line(plan):
             is_runner = argument == names.RUNNER_CLASS
             argv.append(names.MEASURING_RUNNER_CLASS if is_runner else argument)

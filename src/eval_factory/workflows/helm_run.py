@@ -89,7 +89,8 @@ ARGUMENT_ERRORS = frozenset(
 )
 """The names of errors that HELM's run spec functions raise if they do not accept an argument."""
 
-# matches the line of a traceback that names the exception
+# matches the beginning of a traceback's line that names the exception: "KeyError: 'subject'",
+# "urllib.error.URLError: <urlopen error timed out>"
 _EXCEPTION_LINE = re.compile(
     r"((?:\w+\.)*"
     r"(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))"
@@ -274,11 +275,12 @@ def limit_messages(
             f"{why}; sent so far: {sent}",
             f"remove {limit}, or set max_requests in its place, and {retry_hint}",
         )
-    # `by_limit` gets an infinite wall time, because the wall time of this run is unknown here. If
-    # the run has its own limit of the wall time, that limit therefore counts as reached.
-    is_suite_limit = shared and (
-        limit_value is None or spent.by_limit(math.inf)[limit] < limit_value
-    )
+    own_limit_is_reached = False
+    if limit_value is not None:
+        # `by_limit` gets an infinite wall time, because the wall time of this run is unknown here.
+        # If the run has its own limit of the wall time, that limit therefore counts as reached.
+        own_limit_is_reached = spent.by_limit(math.inf)[limit] >= limit_value
+    is_suite_limit = shared and not own_limit_is_reached
     if is_suite_limit:
         reached = f"{limit} of the suite is reached; sent so far by this cell: {sent}"
     else:
@@ -291,7 +293,8 @@ def limit_messages(
             f"run the same command again (raise {limit} first if the run cannot even start "
             "within it): only unanswered questions are asked"
         )
-    return reached, f"raise {'suite.' if is_suite_limit else ''}{limit} and {retry_hint}"
+    limit_key = f"suite.{limit}" if is_suite_limit else limit
+    return reached, f"raise {limit_key} and {retry_hint}"
 
 
 def answered_lines(events: Sequence[Mapping[str, Any]], answered: Mapping[str, int]) -> list[str]:

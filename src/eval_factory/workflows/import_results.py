@@ -77,7 +77,7 @@ def import_results(  # noqa: PLR0913 - one parameter for each option of the comm
     columns = columns or Columns()
     sources = [source] if isinstance(source, Path) else source
     runs: list[ForeignRun] = []
-    import_options: list[ImportOptions] = []
+    import_options: list[ImportOptions] = []  # the options of each run, in the order of `runs`
     for path in sources:
         # The path is stored as an absolute path, because `verify` may run in another folder.
         source_path = path.expanduser().absolute()

@@ -210,15 +210,16 @@ def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:
     """
     unfinished = []
     for path in rundir.root.glob(".*.part"):
-        # `write_atomic` names an incomplete file `.NAME.RANDOM.part`
+        # `write_atomic` names an incomplete file `.NAME.RANDOM.part`: ".report.html.x7d2.part"
         match = re.fullmatch(r"\.(.+)\.[^.]+\.part", path.name)
+        # Other programs may use such names, too: only the files of an output folder are deleted.
         if match is not None and rundir.writes(match[1]):
             unfinished.append(path)
     # These folders have files of eval-factory, HELM's output, and HELM's downloads.
     for folder in (rundir.responses, rundir.model_configs, rundir.helm):
         for parent, _, files in os.walk(folder):  # `os.walk` does not follow links
             for name in files:
-                if re.fullmatch(r".+\.(part|tmp)", name):
+                if re.fullmatch(r".+\.(part|tmp)", name):  # "data.jsonl.tmp"
                     unfinished.append(Path(parent) / name)
     for path in unfinished:
         path.unlink(missing_ok=True)
