@@ -16,7 +16,7 @@ import tarfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
@@ -149,15 +149,17 @@ def unpack(
     # A folder with files but without a manifest is refused by `staging` below.
     if (root / bundle.MANIFEST).exists() and not has_unfinished_change(root):
         raise not_empty
-    manifest, manifest_bytes, total_size = _checked_manifest(archive_path, limit)
+    checked = _checked_manifest(archive_path, limit)
+    manifest = checked.manifest
     with staging(root, sources) as stage:
         # `staging` has finished an interrupted change, which must be of the same archive.
         manifest_file = root / bundle.MANIFEST
-        if manifest_file.exists() and manifest_file.read_bytes() != manifest_bytes:
+        if manifest_file.exists() and manifest_file.read_bytes() != checked.manifest_bytes:
             raise not_empty
+        needed = checked.total_size
         free = shutil.disk_usage(root).free
-        if free < total_size:
-            raise PrerequisiteError(f"{root}: {total_size} bytes are needed and {free} are free")
+        if free < needed:
+            raise PrerequisiteError(f"{root}: {needed} bytes are needed and {free} are free")
         _unpack_members(archive_path, manifest, stage.folder, limit)
         differences = bundle.compare_files(stage.folder, manifest)
         if differences:
@@ -165,7 +167,7 @@ def unpack(
                 _not_as_listed(archive_path, differences.lines(), "nothing was unpacked")
             )
         tasks = sorted(bundle.complete_tasks(manifest, stage.folder, sources))
-        stage.commit_as(manifest, manifest_bytes.decode())
+        stage.commit_as(manifest, checked.manifest_bytes.decode())
     return manifest.model_copy(update={"tasks": tasks})
 
 
@@ -286,11 +288,16 @@ def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None
     return None
 
 
-def _checked_manifest(archive_path: Path, limit: int) -> tuple[bundle.Manifest, bytes, int]:
-    """Check that the members of an archive match its manifest, without unpacking them.
+class _CheckedManifest(NamedTuple):
+    """The manifest of an archive whose members match it."""
 
-    Returns:
-        The manifest, the bytes of its file, and the size of all unpacked files together in bytes.
+    manifest: bundle.Manifest
+    manifest_bytes: bytes  # the content of the manifest's file
+    total_size: int  # the size of all unpacked files together, in bytes
+
+
+def _checked_manifest(archive_path: Path, limit: int) -> _CheckedManifest:
+    """Check that the members of an archive match its manifest, without unpacking them.
 
     Raises:
         PrerequisiteError: the archive has no manifest, or the names or sizes of its members differ
@@ -330,7 +337,7 @@ def _checked_manifest(archive_path: Path, limit: int) -> tuple[bundle.Manifest, 
         missing = [f"missing: {printable(name)}" for name in sizes]
         raise PrerequisiteError(_not_as_listed(archive_path, missing, "nothing was unpacked"))
     total_size = len(manifest_bytes) + sum(file.size for file in manifest.files)
-    return manifest, manifest_bytes, total_size
+    return _CheckedManifest(manifest, manifest_bytes, total_size)
 
 
 def _copy(
@@ -339,7 +346,9 @@ def _copy(
     """Copy the content of a member to `out`. `archive_path` is only for error messages."""
     with _damage_reported(archive_path):
         file = archive.extractfile(member)
-        while file is not None and (block := file.read(_COPY_BLOCK_SIZE)):
+        if file is None:  # never true: `_problem_of` refuses members without content
+            return
+        while block := file.read(_COPY_BLOCK_SIZE):
             out.write(block)
 
 

@@ -340,7 +340,7 @@ def _file_need(
         candidates.append(f"{folder}/{file.instead}")
     in_bundle = tuple(candidate for candidate in candidates if candidate in listed)
     missing = None if in_bundle else path
-    return Need(kind, name, sources.url(file.url), in_bundle, missing)
+    return Need(kind, name, sources.url(file.url), paths=in_bundle, missing=missing)
 
 
 def _dataset_need(dataset: HubDataset, manifest: Manifest, sources: Sources) -> Need:
@@ -353,7 +353,7 @@ def _dataset_need(dataset: HubDataset, manifest: Manifest, sources: Sources) -> 
                 paths.append(path)
     source = f"{sources.origins['hub']}/datasets/{dataset.id}"
     missing = None if paths else f"{HF_HOME}: {dataset.id}"
-    return Need("hub", dataset.id, source, tuple(paths), missing)
+    return Need("hub", dataset.id, source, paths=tuple(paths), missing=missing)
 
 
 def _listing_need(
@@ -369,7 +369,7 @@ def _listing_need(
     file_list = f"{FILE_LISTS}/{scenario}.json"
     source = sources.url(listing.files)
     if file_list not in listed:
-        return Need("listing", "texts", source, (), file_list)
+        return Need("listing", "texts", source, missing=file_list)
     names = read_file_list(root / file_list)
     if not all_files:
         names = names[:LIST_LIMIT]
@@ -385,7 +385,7 @@ def _listing_need(
     is_list_incomplete = len(names) < listing.count
     if not absent and is_list_incomplete:
         missing = f"{file_list} names {len(names)} of {listing.count} files"
-    return Need("listing", "texts", source, (file_list, *present), missing)
+    return Need("listing", "texts", source, paths=(file_list, *present), missing=missing)
 
 
 def read_file_list(path: Path) -> list[str]:

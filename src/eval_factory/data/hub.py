@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
@@ -59,6 +59,14 @@ SCRIPT_LIMIT_S = 3600.0  # the maximum duration of a loading script, in seconds
 RESULT_FILE = "result.json"  # the file in the workspace that `_run_script` writes
 
 
+class _Built(NamedTuple):
+    """A data set that was converted to the cache format."""
+
+    folder: Path
+    config: str  # the name of the configuration
+    version: str  # the version of the configuration
+
+
 def dataset_cache_folder(dataset: str) -> str:
     """Return the name that the `datasets` package gives a data set's folder in its cache."""
     from datasets.naming import camelcase_to_snakecase
@@ -90,20 +98,21 @@ def prepare_cache(
     workspace = staging.folder.with_name(f"{staging.folder.name}-cache")
     try:
         if revision is not None and dataset.script and _scripts(repository):
-            built, config, version = _build_by_script(repository, dataset, workspace)
+            built = _build_by_script(repository, dataset, workspace)
         else:
-            built, config, version = _build(repository, dataset, workspace)
-        folder = f"{HF_HOME}/{DATASETS}/{dataset_cache_folder(dataset.id)}/{config}/{version}"
-        folder = f"{folder}/{revision or UNKNOWN_REVISION}"
+            built = _build(repository, dataset, workspace)
+        cache_folder = f"{HF_HOME}/{DATASETS}/{dataset_cache_folder(dataset.id)}"
+        folder = f"{cache_folder}/{built.config}/{built.version}/{revision or UNKNOWN_REVISION}"
         # The package records the paths of the files that it has read. They would reveal names of
         # folders of this machine.
-        info = built / "dataset_info.json"
+        info = built.folder / "dataset_info.json"
         document = {**json.loads(info.read_text(encoding="utf-8")), "download_checksums": None}
         info.write_text(json.dumps(document), encoding="utf-8")
-        for name in sorted(files_under(built)):
-            if (built / name).is_symlink():  # a moved link may lead to another file
+        for name in sorted(files_under(built.folder)):
+            path = built.folder / name
+            if path.is_symlink():  # a moved link may lead to another file
                 raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {name} is a link")
-            shutil.move(built / name, staging.path(f"{folder}/{name}", source))
+            shutil.move(path, staging.path(f"{folder}/{name}", source))
     finally:
         sandbox.delete_folder(workspace)
     staging.hub.append(
@@ -113,10 +122,8 @@ def prepare_cache(
     )
 
 
-def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
+def _build(repository: Path, dataset: HubDataset, workspace: Path) -> _Built:
     """Convert the data files of a repository without running a script.
-
-    Returns the folder of the result, the name of the configuration, and its version.
 
     Raises:
         PrerequisiteError: the `datasets` package cannot read the data set.
@@ -152,7 +159,8 @@ def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path
         datasets.logging.set_verbosity(verbosity)
         if not were_bars_disabled:
             datasets.enable_progress_bars()
-    return Path(builder.cache_dir), str(builder.config.name), str(builder.config.version or "0.0.0")
+    version = str(builder.config.version or "0.0.0")
+    return _Built(Path(builder.cache_dir), str(builder.config.name), version)
 
 
 def _scripts(repository: Path) -> list[str]:
@@ -160,13 +168,10 @@ def _scripts(repository: Path) -> list[str]:
     return sorted(path.relative_to(repository).as_posix() for path in repository.rglob("*.py"))
 
 
-def _build_by_script(
-    repository: Path, dataset: HubDataset, workspace: Path
-) -> tuple[Path, str, str]:
+def _build_by_script(repository: Path, dataset: HubDataset, workspace: Path) -> _Built:
     """Convert the data set with its loading script, which runs in a sandbox.
 
-    The script gets no key of this process, and can write only into `workspace`. Returns the folder
-    of the result, the name of the configuration, and its version.
+    The script gets no key of this process, and can write only into `workspace`.
 
     Raises:
         PrerequisiteError: there is no sandbox on this machine, or the script failed.
@@ -206,7 +211,7 @@ def _build_by_script(
         raise PrerequisiteError(
             f"{dataset.id}: cannot be prepared: its script wrote outside of the workspace"
         )
-    return folder, result["config"], result["version"]
+    return _Built(folder, result["config"], result["version"])
 
 
 def _script_result(workspace: Path, returncode: int) -> dict[str, str]:

@@ -34,6 +34,7 @@ from eval_factory.data.hub import FetchError, pull_dataset
 from eval_factory.data.importing import describe_choice_file
 from eval_factory.data.sources import (
     Listing,
+    Nltk,
     Sources,
     TaskSources,
     relative_path,
@@ -276,14 +277,12 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
         )
     failures: list[str] = []
     with contextlib.closing(Fetcher()) as fetcher, staging(root, sources) as stage:
+        puller = _Puller(sources, stage, fetcher, say)
         pulled = False  # True if the data of at least one task were added
         for name in dict.fromkeys(tasks):
             try:
-                task = wanted.get(name)
-                if task is None:  # the name is `LEADERBOARDS`
-                    notes = _pull_confs(sources, stage, fetcher)
-                else:
-                    notes = _pull_task(name, task, sources, stage, fetcher, say)
+                task = wanted.get(name)  # None: the name is `LEADERBOARDS`
+                notes = puller.stage_confs() if task is None else puller.stage_task(name, task)
             except (FetchError, PrerequisiteError) as error:
                 stage.discard()
                 hint = ""
@@ -299,69 +298,200 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
                 stage.commit()
                 say("; ".join([f"{name}: pulled", *notes]))
         if pulled:
-            _pull_nltk(sources, stage, fetcher, say)
+            puller.pull_nltk()
     if failures:
         raise PrerequisiteError("\n".join(failures))
 
 
-def _pull_task(
-    name: str,
-    task: TaskSources,
-    sources: Sources,
-    stage: Staging,
-    fetcher: Fetcher,
-    say: _Say,
-) -> list[str]:
-    """Stage all data of a task; return notes about the data, or an empty list without data.
+class _Puller:
+    """Downloads the data of tasks, and stages them for the bundle."""
 
-    `say` gets messages about the progress, and the reason if there are no data.
-    """
-    notes: list[str] = []
-    archives = stage.folder / "archives.part"  # deleted when all members are staged
-    for file in task.files:
-        url = sources.url(file.url)
-        target = stage.path(f"{bundle.SCENARIOS}/{task.scenario}/{file.path}", url)
-        if file.member is None:
-            fetcher.file(url, target, sha256=file.sha256)
-        else:
-            _stage_member(file.member, url, target, archives, fetcher)
-        if file.form is not None:
-            notes.append(describe_choice_file(target, file.form, url))
-    shutil.rmtree(archives, ignore_errors=True)
-    if task.files:
-        notes.append(f"{len(task.files)} files" if len(task.files) > 1 else "1 file")
-    if task.listing is not None:
-        notes.append(_pull_listing(name, task.scenario, task.listing, sources, stage, fetcher, say))
-    for dataset in task.hub:
-        revision = pull_dataset(dataset, sources.origins["hub"], stage)
-        notes.append(f"{dataset.id} at {revision} ({_pin_note(dataset.revision, revision)})")
-    for vocabulary in task.tiktoken:
-        entry = sources.tiktoken[vocabulary]
-        url = sources.url(entry.url)
-        fetcher.file(url, stage.path(f"{bundle.TIKTOKEN}/{entry.path}", url), sha256=entry.sha256)
-        notes.append(f"vocabulary {vocabulary}")
-    has_no_known_data = not notes and not task.own_data
-    if task.perturbations and has_no_known_data:
-        notes.append(
-            "eval-factory does not know which data the task reads besides the files of its "
-            "perturbations"
-        )
-    for file in sources.perturbation_files(task):
-        url = sources.url(file.url)
-        fetcher.file(
-            url, stage.path(f"{bundle.PERTURBATIONS}/{file.path}", url), sha256=file.sha256
-        )
-    for perturbation in task.perturbations:
-        module = sources.perturbations[perturbation].module
-        note = f"perturbation {perturbation}"
-        if module is not None:
-            note += f" (a run needs the package {module}, too)"
-        notes.append(note)
-    if task.own_data:
-        say(f"{name}: its data are your own (config.params.extra.data_path); they are not pulled")
-    elif not notes:
-        say(f"{name}: needs no data but the package's")
-    return notes
+    def __init__(self, sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> None:
+        self._sources = sources
+        self._stage = stage
+        self._fetcher = fetcher
+        self._say = say  # shows the user a message about the progress
+
+    def stage_task(self, name: str, task: TaskSources) -> list[str]:
+        """Stage all data of a task; return notes about the data, or an empty list without data.
+
+        If there are no data, the user is told the reason.
+        """
+        notes: list[str] = []
+        archives = self._stage.folder / "archives.part"  # deleted when all members are staged
+        for file in task.files:
+            url = self._sources.url(file.url)
+            target = self._stage.path(f"{bundle.SCENARIOS}/{task.scenario}/{file.path}", url)
+            if file.member is None:
+                self._fetcher.file(url, target, sha256=file.sha256)
+            else:
+                self._stage_member(file.member, url, target, archives)
+            if file.form is not None:
+                notes.append(describe_choice_file(target, file.form, url))
+        shutil.rmtree(archives, ignore_errors=True)
+        if task.files:
+            notes.append(f"{len(task.files)} files" if len(task.files) > 1 else "1 file")
+        if task.listing is not None:
+            notes.append(self._stage_listing(name, task.scenario, task.listing))
+        for dataset in task.hub:
+            revision = pull_dataset(dataset, self._sources.origins["hub"], self._stage)
+            notes.append(f"{dataset.id} at {revision} ({_pin_note(dataset.revision, revision)})")
+        for vocabulary in task.tiktoken:
+            entry = self._sources.tiktoken[vocabulary]
+            url = self._sources.url(entry.url)
+            self._fetcher.file(
+                url, self._stage.path(f"{bundle.TIKTOKEN}/{entry.path}", url), sha256=entry.sha256
+            )
+            notes.append(f"vocabulary {vocabulary}")
+        has_no_known_data = not notes and not task.own_data
+        if task.perturbations and has_no_known_data:
+            notes.append(
+                "eval-factory does not know which data the task reads besides the files of its "
+                "perturbations"
+            )
+        for file in self._sources.perturbation_files(task):
+            url = self._sources.url(file.url)
+            self._fetcher.file(
+                url,
+                self._stage.path(f"{bundle.PERTURBATIONS}/{file.path}", url),
+                sha256=file.sha256,
+            )
+        for perturbation in task.perturbations:
+            module = self._sources.perturbations[perturbation].module
+            note = f"perturbation {perturbation}"
+            if module is not None:
+                note += f" (a run needs the package {module}, too)"
+            notes.append(note)
+        if task.own_data:
+            self._say(
+                f"{name}: its data are your own (config.params.extra.data_path); "
+                "they are not pulled"
+            )
+        elif not notes:
+            self._say(f"{name}: needs no data but the package's")
+        return notes
+
+    def _stage_member(self, member: str, url: str, target: Path, archives: Path) -> None:
+        """Stage one member of a zip archive. The archive is downloaded only for its first member.
+
+        Args:
+            member: the name of the member in the archive.
+            url: the URL of the archive.
+            target: the path of the new file.
+            archives: the folder for downloaded archives.
+
+        Raises:
+            FetchError: the archive cannot be downloaded or read, or has no such member.
+        """
+        archives.mkdir(exist_ok=True)
+        archive = archives / f"{hashlib.sha256(url.encode()).hexdigest()}.zip"
+        if not archive.exists():
+            self._fetcher.file(url, archive)
+        with _open_zip(archive, url) as members:
+            try:
+                info = members.getinfo(member)
+            except KeyError:
+                raise FetchError(f"{url}: the archive holds no {member}") from None
+            if info.file_size > MAX_MEMBER_SIZE:
+                raise FetchError(f"{url}: {member} is larger than {MAX_MEMBER_SIZE >> 20} MiB")
+            with members.open(info) as source, target.open("wb") as file:
+                shutil.copyfileobj(source, file)
+
+    def _stage_listing(self, name: str, scenario: str, listing: Listing) -> str:
+        """Stage GitHub's list of the files in a folder, and the text files in the list.
+
+        At most `bundle.LIST_LIMIT` files are staged. Returns a note with the number of files.
+
+        Raises:
+            FetchError: the list or a file cannot be downloaded, or has another content than
+                expected.
+        """
+        url = self._sources.url(listing.url)
+        answer = self._fetcher.json(url)
+        try:
+            texts = [entry for entry in answer if entry["name"].endswith(".txt")]
+            # a dict from the name of a file to (size in bytes, SHA-1 of git)
+            blobs = {}
+            for entry in texts[: bundle.LIST_LIMIT]:
+                blobs[entry["name"]] = (int(entry["size"]), str(entry["sha"]))
+            if any("/" in relative_path(file_name) for file_name in blobs):
+                raise ValueError("a path instead of a name")  # caught below
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise FetchError(f"{url}: the answer is not a list of files") from None
+        if len(blobs) < listing.count:
+            raise FetchError(f"{url}: lists {len(blobs)} files; there should be {listing.count}")
+        self._stage.stage_file_list(scenario, list(blobs), url)
+        base = self._sources.url(listing.files)
+        self._say(f"{name}: {len(blobs)} files to download")
+        with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as threads:
+            jobs = []
+            for file_name, blob in blobs.items():
+                file_url = base + quote(file_name)
+                target = self._stage.path(f"{bundle.SCENARIOS}/{scenario}/{file_name}", file_url)
+                jobs.append(threads.submit(self._fetcher.file, file_url, target, blob=blob))
+            try:
+                for job in jobs:
+                    job.result()
+            except BaseException:  # also a KeyboardInterrupt: the downloads that wait are cancelled
+                threads.shutdown(wait=True, cancel_futures=True)
+                raise
+        return f"{len(blobs)} files"
+
+    def stage_confs(self) -> list[str]:
+        """Stage HELM's conf files with the runs of its leaderboards; return notes about them."""
+        presentation = self._sources.presentation
+        if presentation is None:
+            return []
+        for file, sha256 in presentation.files.items():
+            url = f"{self._sources.url(presentation.url)}{file}"
+            self._fetcher.file(
+                url, self._stage.path(f"{bundle.PRESENTATION}/{file}", url), sha256=sha256
+            )
+        return [f"{len(presentation.files)} files"]
+
+    def pull_nltk(self) -> None:
+        """Download the data of NLTK into the bundle.
+
+        No medical benchmark reads these data. If they are not available, the bundle is complete
+        nevertheless.
+        """
+        for name, package in self._sources.nltk.items():
+            try:
+                self._stage_nltk(name, package)
+            except (FetchError, PrerequisiteError) as error:
+                self._stage.discard()
+                self._say(f"nltk {name}: not pulled ({error}); no medical benchmark reads it")
+                continue
+            self._stage.commit()
+            self._say(f"nltk {name}: pulled")
+
+    def _stage_nltk(self, name: str, package: Nltk) -> None:
+        """Stage the files of one package of NLTK.
+
+        Raises:
+            FetchError: the archive cannot be downloaded or read, or has no files or too large ones.
+        """
+        url = self._sources.url(package.url)
+        archive = self._stage.folder / f"{name}.zip"
+        self._fetcher.file(url, archive)
+        with _open_zip(archive, url) as members:
+            wanted = []
+            for info in members.infolist():
+                if not info.is_dir() and info.filename.startswith(package.members):
+                    wanted.append(info)
+            total_size = sum(info.file_size for info in wanted)
+            if not wanted or total_size > MAX_NLTK_SIZE:
+                raise FetchError(
+                    f"{url}: has no files below {package.members}, or more than "
+                    f"{MAX_NLTK_SIZE >> 20} MiB"
+                )
+            for info in wanted:
+                path = f"{bundle.NLTK_DATA}/{package.folder}/{relative_path(info.filename)}"
+                target = self._stage.path(path, url)
+                with members.open(info) as member:
+                    # The limit matters if a hostile archive states a wrong size.
+                    target.write_bytes(member.read(MAX_NLTK_SIZE))
+        archive.unlink()
 
 
 def _pin_note(pinned: str | None, revision: str) -> str:
@@ -374,45 +504,6 @@ def _pin_note(pinned: str | None, revision: str) -> str:
         f"not the pinned {pinned}, which the Hub no longer has, or has not converted: "
         "scores may not be comparable"
     )
-
-
-def _pull_confs(sources: Sources, stage: Staging, fetcher: Fetcher) -> list[str]:
-    """Stage HELM's conf files with the runs of its leaderboards; return notes about them."""
-    presentation = sources.presentation
-    if presentation is None:
-        return []
-    for file, sha256 in presentation.files.items():
-        url = f"{sources.url(presentation.url)}{file}"
-        fetcher.file(url, stage.path(f"{bundle.PRESENTATION}/{file}", url), sha256=sha256)
-    return [f"{len(presentation.files)} files"]
-
-
-def _stage_member(member: str, url: str, target: Path, archives: Path, fetcher: Fetcher) -> None:
-    """Stage one member of a zip archive. The archive is downloaded only for its first member.
-
-    Args:
-        member: the name of the member in the archive.
-        url: the URL of the archive.
-        target: the path of the new file.
-        archives: the folder for downloaded archives.
-        fetcher: downloads the archive.
-
-    Raises:
-        FetchError: the archive cannot be downloaded or read, or has no such member.
-    """
-    archives.mkdir(exist_ok=True)
-    archive = archives / f"{hashlib.sha256(url.encode()).hexdigest()}.zip"
-    if not archive.exists():
-        fetcher.file(url, archive)
-    with _open_zip(archive, url) as members:
-        try:
-            info = members.getinfo(member)
-        except KeyError:
-            raise FetchError(f"{url}: the archive holds no {member}") from None
-        if info.file_size > MAX_MEMBER_SIZE:
-            raise FetchError(f"{url}: {member} is larger than {MAX_MEMBER_SIZE >> 20} MiB")
-        with members.open(info) as source, target.open("wb") as file:
-            shutil.copyfileobj(source, file)
 
 
 @contextlib.contextmanager
@@ -435,88 +526,3 @@ def _open_zip(archive: Path, url: str) -> Iterator[zipfile.ZipFile]:
         RuntimeError,
     ) as error:
         raise FetchError(f"{url}: is not a zip file that can be read: {error}") from None
-
-
-def _pull_listing(
-    name: str,
-    scenario: str,
-    listing: Listing,
-    sources: Sources,
-    stage: Staging,
-    fetcher: Fetcher,
-    say: _Say,
-) -> str:
-    """Stage GitHub's list of the files in a folder, and the text files in the list.
-
-    At most `bundle.LIST_LIMIT` files are staged. Returns a note with the number of files.
-
-    Raises:
-        FetchError: the list or a file cannot be downloaded, or has another content than expected.
-    """
-    url = sources.url(listing.url)
-    answer = fetcher.json(url)
-    try:
-        texts = [entry for entry in answer if entry["name"].endswith(".txt")]
-        # a dict from the name of a file to (size in bytes, SHA-1 of git)
-        blobs = {}
-        for entry in texts[: bundle.LIST_LIMIT]:
-            blobs[entry["name"]] = (int(entry["size"]), str(entry["sha"]))
-        if any("/" in relative_path(file_name) for file_name in blobs):
-            raise ValueError("a path instead of a name")  # caught below
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise FetchError(f"{url}: the answer is not a list of files") from None
-    if len(blobs) < listing.count:
-        raise FetchError(f"{url}: lists {len(blobs)} files; there should be {listing.count}")
-    stage.stage_file_list(scenario, list(blobs), url)
-    base = sources.url(listing.files)
-    say(f"{name}: {len(blobs)} files to download")
-    with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as threads:
-        jobs = []
-        for file_name, blob in blobs.items():
-            file_url = base + quote(file_name)
-            target = stage.path(f"{bundle.SCENARIOS}/{scenario}/{file_name}", file_url)
-            jobs.append(threads.submit(fetcher.file, file_url, target, blob=blob))
-        try:
-            for job in jobs:
-                job.result()
-        except BaseException:  # also a KeyboardInterrupt: the downloads that wait are cancelled
-            threads.shutdown(wait=True, cancel_futures=True)
-            raise
-    return f"{len(blobs)} files"
-
-
-def _pull_nltk(sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> None:
-    """Download the data of NLTK into the bundle.
-
-    No medical benchmark reads these data. If they are not available, the bundle is complete
-    nevertheless.
-    """
-    for name, package in sources.nltk.items():
-        url = sources.url(package.url)
-        archive = stage.folder / f"{name}.zip"
-        try:
-            fetcher.file(url, archive)
-            with _open_zip(archive, url) as members:
-                wanted = []
-                for info in members.infolist():
-                    if not info.is_dir() and info.filename.startswith(package.members):
-                        wanted.append(info)
-                if not wanted or sum(info.file_size for info in wanted) > MAX_NLTK_SIZE:
-                    raise FetchError(
-                        f"{url}: has no files below {package.members}, or more than "
-                        f"{MAX_NLTK_SIZE >> 20} MiB"
-                    )
-                for info in wanted:
-                    target = stage.path(
-                        f"{bundle.NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url
-                    )
-                    with members.open(info) as member:
-                        # The limit matters if a hostile archive states a wrong size.
-                        target.write_bytes(member.read(MAX_NLTK_SIZE))
-            archive.unlink()
-        except (FetchError, PrerequisiteError) as error:
-            stage.discard()
-            say(f"nltk {name}: not pulled ({error}); no medical benchmark reads it")
-            continue
-        stage.commit()
-        say(f"nltk {name}: pulled")

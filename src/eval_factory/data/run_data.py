@@ -128,7 +128,8 @@ def how_to_get(plan: Plan, to: str) -> str:
     task = task_sources(plan, sources)
     has_perturbation_files = bool(sources.perturbation_files(task))
     lines = []
-    if has_perturbation_files or task.files or task.listing or task.hub or task.tiktoken:
+    data_of_table = (has_perturbation_files, task.files, task.listing, task.hub, task.tiktoken)
+    if any(data_of_table):
         # `data pull` learns of a perturbation only from a run entry, which `task_name` then is.
         if has_perturbation_files or name is None:
             task_argument = plan.task_name
@@ -180,7 +181,8 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
         raise PrerequisiteError(
             _missing_data_message(plan, f"the data bundle {root}", missing, f"--to {root}")
         )
-    bundle = BundleInUse(root, manifest, sha256_of(root / bundles.MANIFEST), task, needs)
+    sha256 = sha256_of(root / bundles.MANIFEST)
+    bundle = BundleInUse(root, manifest, sha256=sha256, task=task, needs=needs)
     differences = bundles.compare_files(root, manifest, only=bundle.paths)
     if differences:
         lines = (

@@ -131,7 +131,7 @@ def _count_samples(run: ForeignRun) -> SampleCounts:
 def _scores_and_bounds(
     run: ForeignRun, counts: SampleCounts, notes: list[str]
 ) -> tuple[dict[str, Score], dict[str, tuple[float, float]]]:
-    """Return the scores by name, and the bounds by the name of the score.
+    """Return the scores by name, and the bounds (lowest, highest) by the name of the score.
 
     If the source has no score `READER_METRIC`, this score of our reader is added. Notes about the
     scores are appended to `notes`.
@@ -341,7 +341,9 @@ def _provenance(
         published=age.published,
         answers_public=age.answers_public,
         training_cutoff=age.training_cutoff,
-        imported=ImportedFrom(run.program, run.version, dict(run.files), run.unknown, added),
+        imported=ImportedFrom(
+            run.program, run.version, files=dict(run.files), unknown=run.unknown, added=added
+        ),
     )
 
 

@@ -119,9 +119,10 @@ _ANY_OF_THESE = "|".join(_DOES_NOT_KNOW)
 _FIRST_WORDS = rf"^\W*(?:{_ANY_OF_THESE}|{_UNABLE}|(?:do\s+not|don.?t)\s+know)\b"
 # These words count only as the complete answer: "Unknown primary tumor" is a diagnosis.
 _COMPLETE_ANSWER = r"^\W*(?:unknown|unsure|not\s+sure|no\s+idea|no\s+clue|abstain|n/a)\W*$"
+# the words at the beginning of a text, or the complete text
 _BEGINS_NOT_TO_KNOW = re.compile(rf"{_FIRST_WORDS}|{_COMPLETE_ANSWER}", re.IGNORECASE)
-# Later in an answer, quoted words repeat the question. They are not found, because a quotation mark
-# is not among the characters before the words.
+# The words anywhere in an answer. Quoted words repeat the question and are not found: a quotation
+# mark is not among the characters that may stand before the words.
 _SAYS_NOT_TO_KNOW = re.compile(
     rf"{_FIRST_WORDS}|{_COMPLETE_ANSWER}|[\s(*:.](?:{_ANY_OF_THESE})\b", re.IGNORECASE
 )

@@ -407,7 +407,12 @@ def _check_table(
     if header is None:
         return 0, []
     custom_table.check_columns(
-        benchmark.prompt_file, file, columns, header, benchmark.gold_metric, findings
+        benchmark.prompt_file,
+        file,
+        columns=columns,
+        header=header,
+        gold_metric=benchmark.gold_metric,
+        findings=findings,
     )
     _check_incorrect_answers(file, metrics, header, findings)
     prompt = safe_files.read_text(benchmark.prompt_file) if can_be_filled else ""
@@ -421,7 +426,12 @@ def _check_table(
     has_only_known_columns = set(columns_used) <= set(header)
     pictures.template = prompt if has_only_known_columns else ""
     row_count = custom_table.check_rows(
-        file, header, columns_used, findings, pictures, prompt_with_options
+        file,
+        header=header,
+        columns=columns_used,
+        findings=findings,
+        pictures=pictures,
+        prompt=prompt_with_options,
     )
     return row_count, header
 
@@ -436,9 +446,9 @@ def _check_conversations(
     rows = conversations.check_conversations(
         path,
         file,
-        benchmark.gold_metric,
-        findings,
-        pictures,
+        gold_metric=benchmark.gold_metric,
+        findings=findings,
+        pictures=pictures,
         is_compared=EXACT_MATCH in metrics,
         has_answers=benchmark.has_answers,
     )

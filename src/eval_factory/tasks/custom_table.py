@@ -74,6 +74,7 @@ def text_of(content: str | Sequence[Mapping[str, str]]) -> str:
     if isinstance(content, str):
         return content
     lines = "\n".join(part.get("text", media.FILE_MARK) for part in content)
+    # remove the line breaks before and after each mark
     return re.sub(f"\n?{media.FILE_MARK}\n?", media.FILE_MARK, lines)
 
 
@@ -498,7 +499,9 @@ def check_rows(
             exact match); else None.
     """
     answer_check = RightAnswerCheck("row", is_compared=prompt is not None)
-    row_check = _RowCheck(header, columns, prompt or "", pictures, answer_check)
+    row_check = _RowCheck(
+        header, columns, prompt=prompt or "", pictures=pictures, answer_check=answer_check
+    )
     count = 0
     rows_below_header = islice(table_rows(file), 1, None)
     try:

@@ -282,7 +282,7 @@ def _arrow_problems(file: Path, entry: FileLayout, file_format: str) -> Iterator
         earlier_rows = 0  # the number of rows in earlier batches
         for batch in table.to_batches(columns=[name]):
             if batch.column(0).null_count:
-                index_in_batch = compute.index(batch.column(0).is_null(), True).as_py()
+                index_in_batch = compute.index(batch.column(0).is_null(), value=True).as_py()
                 yield f"row {earlier_rows + index_in_batch + 1}, column {name}: is empty"
                 break
             earlier_rows += batch.num_rows
@@ -330,7 +330,7 @@ def _line_problems(file: Path, entry: FileLayout) -> Iterator[str]:
             if second_line is not None:
                 second_count += 1
             # A line is None after the end of its file.
-            if line and second_line and line.strip() and second_line.strip():
+            if (line or "").strip() and (second_line or "").strip():
                 pairs += 1
     if count != second_count:
         yield (

@@ -39,16 +39,17 @@ class Analyte:
 def word_lists() -> SimpleNamespace:
     """Return the lists and tables of perturbations.yml, as attributes."""
     lists = packaged("tasks/perturbations.yml")
-    analytes = [
-        Analyte(
+    analytes = []
+    for entry in lists["analytes"]:
+        thresholds = tuple(Decimal(str(value)) for value in entry.get("thresholds", ()))
+        analyte = Analyte(
             names=tuple(entry["names"]),
             units=tuple(entry["units"]),
             factor=Decimal(entry["factor"]),
             offset=Decimal(entry.get("offset", 0)),
-            thresholds=tuple(Decimal(str(value)) for value in entry.get("thresholds", ())),
+            thresholds=thresholds,
         )
-        for entry in lists["analytes"]
-    ]
+        analytes.append(analyte)
     # The list of `Analyte` replaces the plain list of the file.
     return SimpleNamespace(**{**lists, "analytes": analytes})
 
@@ -155,7 +156,7 @@ def article_clashes(before: str, old: str, new: str) -> bool:
     """
     old_has_vowel = old[0].lower() in "aeiou"
     new_has_vowel = new[0].lower() in "aeiou"
-    has_article = re.search(r"\ban?\s+\Z", before, re.IGNORECASE) is not None
+    has_article = re.search(r"\ban?\s+\Z", before, re.IGNORECASE) is not None  # "a ", "an "
     return has_article and old_has_vowel != new_has_vowel
 
 

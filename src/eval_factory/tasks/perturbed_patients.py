@@ -157,7 +157,7 @@ def _other_pronoun(old: str, before: str, after: str) -> str | None:
     """
     if old == "hers":
         return "his"
-    next_word = re.match(r"\s+['\"]?([\w-]+)", after)
+    next_word = re.match(r"\s+['\"]?([\w-]+)", after)  # ' sister', ' "sister'
     # True if no noun follows: then "her" is an object ("saw her and left")
     is_alone = next_word is None or next_word[1].lower() in word_lists().object_before
     if old == "his":

@@ -28,7 +28,7 @@ _UNITS = {
 """A dict from the name of a unit to the pattern that finds the unit's spellings."""
 # A unit, or the bare letter F or C after a number. The unit must not continue ("mg/dL per hour").
 _UNIT = rf"(?P<unit>{'|'.join(_UNITS.values())}|(?<=\d )[fc]|(?<=\d)[fc])(?![\w/%²^]| per )"
-_ANY_UNIT = re.compile(rf"(?<![A-Za-z]){_UNIT}", re.IGNORECASE)
+_ANY_UNIT = re.compile(rf"(?<![A-Za-z]){_UNIT}", re.IGNORECASE)  # a unit, also without a number
 _NUMBER = r"\d+(?:\.\d+)?"
 _JOINT = r"(?P<joint>\s?(?:[-\u2013±]|to|and)\s?)"  # joins the two numbers of a range
 # A number or a range of numbers, with a unit: "90 mg/dL", "3.5-5.0 g/dL". `low` is the number, or
@@ -138,7 +138,7 @@ def _analyte_of(before: str, previous: _AnalyteOfValue) -> _AnalyteOfValue:
         before: the text between the previous value and this value.
         previous: the analyte of the previous value.
     """
-    clause = re.split(r"[;\n]|[.?!] ", before)[-1]
+    clause = re.split(r"[;\n]|[.?!] ", before)[-1]  # the text after the last sentence or clause
     analytes_by_name = _analytes_by_name()
     names = list(pattern_of(tuple(analytes_by_name)).finditer(clause))
     if not names:
@@ -205,8 +205,10 @@ def _in_other_unit(analyte: Analyte, value: re.Match[str], after: str) -> str | 
     if any(len(number.as_tuple().digits) > _MAX_DIGITS for number in numbers):
         return None
     brackets = re.match(r"\s*\(([^)]*)\)", after)  # " (normal: 3.5-5.0)"
-    if brackets and re.search(r"\d", brackets[1]) and not _VALUE.search(brackets[1]):
-        return None
+    if brackets:
+        has_number = re.search(r"\d", brackets[1]) is not None
+        if has_number and not _VALUE.search(brackets[1]):
+            return None
     if _is_temperature(analyte) and not _are_of_body(numbers, analyte, unit):
         return None
     first_unit, second_unit = analyte.units
