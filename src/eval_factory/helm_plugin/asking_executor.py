@@ -325,7 +325,7 @@ def is_right(state: RequestState) -> bool | None:
     """
     if state.result is None or not state.result.success:
         return False
-    answer = option_stated(state)
+    answer = label_in_answer(state)
     if answer is None:
         answer = state.result.completions[0].text.strip()
     right_texts = set()
@@ -346,7 +346,7 @@ def is_right(state: RequestState) -> bool | None:
     return None
 
 
-def option_stated(state: RequestState) -> str | None:
+def label_in_answer(state: RequestState) -> str | None:
     """Return the label of the option that the answer states; None if the answer states no option.
 
     The request must have succeeded. The collector of scores reads answers in the same way.
@@ -393,7 +393,7 @@ def is_further_turn_needed(state: RequestState, answered: Mapping[AskingKey, Req
     original = answered[_original_key(state)]
     if original.result is None or not original.result.success:
         return False
-    return option_stated(original) is None
+    return label_in_answer(original) is None
 
 
 def with_further_turn(

@@ -38,6 +38,7 @@ from eval_factory.endpoint import bridge, made_pictures, openai_api
 from eval_factory.endpoint.batched_requests import BatchedRole, WaitsForBatch
 from eval_factory.endpoint.endpoint_settings import BATCH_OR_SINGLE, EndpointSettings
 from eval_factory.endpoint.in_flight import Flight
+from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.media import FILE_MARK, UnusableMedium
 from eval_factory.endpoint.native_answers import CONVERTED_FROM
 from eval_factory.endpoint.refused_parameters import Changes
@@ -219,6 +220,11 @@ class Endpoint:
         `served_url` is the URL to use instead of the settings' URL; None: use the settings'.
         """
         limits = self._session.limits
+
+        def shared_admission(limit_name: str) -> Admission | None:
+            """Return the admission for requests under a limit that several runs share, if any."""
+            return None if limits is None else limits.admission(limit_name)
+
         roles_that_answered = HelmRunSettings.from_environment(os.environ).probed or frozenset()
         return make_servers(
             self._settings,
@@ -226,7 +232,7 @@ class Endpoint:
             redactor=self._session.redactor,
             say=_print_to_stderr,
             served_url=served_url,
-            shared_admission=lambda name: None if limits is None else limits.admission(name),
+            shared_admission=shared_admission,
             has_answered=self._role in roles_that_answered,
             services=services_in(os.environ),
         )
@@ -513,7 +519,7 @@ class Endpoint:
 
         try:
             body = {**keyed.body, **self._secret_fields}
-            answered = self._client.ask(body, note, flight.sent, batched)
+            answered = self._client.ask(body, note, sending=flight.sent, batched=batched)
         except LimitReached as reached:
             self._session.stop_at_limit(str(reached))
             raise EndpointStopped(str(reached)) from reached

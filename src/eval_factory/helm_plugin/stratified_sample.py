@@ -44,16 +44,18 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
         from helm.benchmark.scenarios.scenario import TRAIN_SPLIT
         from helm.common.hierarchical_logger import hlog
 
-        candidates = [instance for instance in instances if instance.split in eval_splits]
         settings = HelmRunSettings.from_environment(os.environ).sample
-        if settings is not None and settings.ids:
+        if settings is None:
+            return downsample(instances, max_eval_instances, eval_splits)
+        candidates = [instance for instance in instances if instance.split in eval_splits]
+        if settings.ids:
             sample = named(candidates, settings.ids)
             manner = "as extra.instances names them"
-        elif settings is not None and settings.in_one_order:
+        elif settings.in_one_order:
             sample = in_one_order(candidates, settings.seed)[:max_eval_instances]
             manner = f"drawn with seed {settings.seed}"
             run_record.note(drawn_sample={"asked": len(sample), "of": len(candidates)})
-        elif settings is None or len(candidates) <= max_eval_instances:
+        elif len(candidates) <= max_eval_instances:
             return downsample(instances, max_eval_instances, eval_splits)
         else:
             sample = stratified_sample(candidates, max_eval_instances, settings)
