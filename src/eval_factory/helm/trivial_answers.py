@@ -200,8 +200,8 @@ def _cross_fitted(
         key=lambda number: hashlib.sha256(questions[number].id.encode()).digest(),
     )
     answers: list[str | None] = [None] * len(questions)
-    first_half = order[::2]
-    second_half = order[1::2]
+    first_half = order[::2]  # every second number, from the first
+    second_half = order[1::2]  # the other numbers
     for answered_half, fitted_half in ((first_half, second_half), (second_half, first_half)):
         rule = fit([questions[number] for number in fitted_half])
         for number in answered_half:
@@ -247,10 +247,13 @@ def _majority_by_source(
     return tuple(answers)
 
 
-_LENGTH_MEASURES: tuple[Callable[[str], int], ...] = (
-    len,
-    lambda text: len(text.strip().rpartition("\n\n")[2]),
-)
+def _length_of_last_paragraph(text: str) -> int:
+    """Return the number of characters after the last empty line of a text."""
+    _, _, last_paragraph = text.strip().rpartition("\n\n")
+    return len(last_paragraph)
+
+
+_LENGTH_MEASURES: tuple[Callable[[str], int], ...] = (len, _length_of_last_paragraph)
 """Two measures of a question's length: the length of its text, and of its last paragraph.
 
 If the question asks to judge an answer, its last paragraph is this answer.
@@ -281,8 +284,11 @@ def _fit_length_rule(fitted: Sequence[AskedQuestion]) -> _AnswerRule:
     rules = []
     for number, measure in enumerate(_LENGTH_MEASURES):
         for cut, hits in _hits_by_cut(fitted, measure, first):
-            rules.append(_LengthRule(hits, number, cut, first, last))
-            rules.append(_LengthRule(len(fitted) - hits, number, cut, last, first))
+            rule = _LengthRule(hits, number, cut, short_answer=first, long_answer=last)
+            # The opposite rule is right where this rule is wrong.
+            misses = len(fitted) - hits
+            opposite = _LengthRule(misses, number, cut, short_answer=last, long_answer=first)
+            rules += [rule, opposite]
     best = max(rules)  # the other fields decide between rules with equally many hits
     measure = _LENGTH_MEASURES[best.measure_number]
 

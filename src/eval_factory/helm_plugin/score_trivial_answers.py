@@ -316,7 +316,7 @@ class _Scorer:
         if self._all_basic:
             key = self._score_key(state, answer)
         if key not in self._rows_by_key:
-            completions = [GeneratedOutput(answer, 0.0, [])]
+            completions = [GeneratedOutput(answer, logprob=0.0, tokens=[])]
             result = RequestResult(success=True, embedding=[], completions=completions, cached=True)
             answered = replace(state, result=result)
             if annotation is not None:

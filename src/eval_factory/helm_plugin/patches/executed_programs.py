@@ -140,7 +140,9 @@ def _import_path() -> list[str]:
     folders = []
     for entry in sys.path:
         path = Path(entry).absolute()
-        if entry and path.exists() and path != home and path not in home.parents:
+        is_existing = bool(entry) and path.exists()  # "" is the current folder
+        is_home_or_above = path in (home, *home.parents)
+        if is_existing and not is_home_or_above:
             folders.append(str(path))
     return folders
 

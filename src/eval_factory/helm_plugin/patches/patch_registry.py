@@ -193,13 +193,11 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
         # Check the targets of all stages now, before any request is sent.
         _refuse_another_helm(helm, [patch for patch in candidates if patch.is_meant_for(run_specs)])
     for patch in candidates:
-        if (
-            patch.stage is stage
-            and patch not in _applied
-            and patch.is_needed(run_specs, os.environ)
-            and patch.apply()
-        ):
-            _applied.append(patch)
+        is_due = patch.stage is stage and patch not in _applied
+        if is_due and patch.is_needed(run_specs, os.environ):
+            was_applied = patch.apply()  # False if no replacement was needed
+            if was_applied:
+                _applied.append(patch)
 
 
 def _refuse_another_helm(helm: Upstream, patches: Iterable[Patch]) -> None:
@@ -212,7 +210,8 @@ def _refuse_another_helm(helm: Upstream, patches: Iterable[Patch]) -> None:
         )
     targets = chain.from_iterable(patch.helm_targets for patch in patches)
     modules = {target.partition(":")[0] for target in targets}
-    if changed := sorted(module for module in modules if not is_as_checked(module, helm)):
+    changed = sorted(module for module in modules if not is_as_checked(module, helm))
+    if changed:
         reason = (
             f"{', '.join(changed)} differ from the published {helm}, "
             "and this run replaces parts of them"
