@@ -253,7 +253,8 @@ def parse_judge_output(
         form: the form of the ratings: their scale, labels and criteria.
 
     Returns:
-        The rating of each criterion, as the judge wrote it. A label is replaced by its value.
+        The rating of each criterion, as the judge wrote it: `{"accuracy": {"score": 4,
+        "explanation": "..."}}`. A label is replaced by its value.
 
     Raises:
         UnusableJudgeOutput: the output holds no usable ratings of the judge, or several ratings

@@ -519,8 +519,8 @@ def judgement_of(
 ) -> dict[str, Any]:
     """Return a judge's rating and explanation of an answer, by criterion, as the judge wrote them.
 
-    If the judge gave no rating, return the recorded reason as `error`, or an empty mapping if no
-    reason is recorded.
+    An example is `{"accuracy": {"score": 4, "explanation": "..."}}`. If the judge gave no rating,
+    return the recorded reason as `error`, or an empty mapping if no reason is recorded.
 
     Args:
         annotations: the annotations of the instance, as HELM stores them; None: it has no

@@ -120,22 +120,21 @@ class ChoiceScenario(helm_scenario.Scenario):  # type: ignore[misc]
 def _instance(
     question: ChoiceQuestion, id_prefix: str, picture_folder: Path
 ) -> helm_scenario.Instance:
-    references = [
-        helm_scenario.Reference(
-            helm_scenario.Output(text=text),
-            tags=[helm_scenario.CORRECT_TAG] if index == question.right else [],
-        )
-        for index, text in enumerate(question.choices)
-    ]
+    """Return HELM's instance of a question; its pictures come before its text."""
+    references = []
+    for index, choice in enumerate(question.choices):
+        is_right = index == question.right
+        tags = [helm_scenario.CORRECT_TAG] if is_right else []
+        references.append(helm_scenario.Reference(helm_scenario.Output(text=choice), tags=tags))
     question_input = helm_scenario.Input(text=question.question)
     if question.pictures:
-        picture_files = [picture_folder / file_name for file_name in question.pictures]
-        pictures = [
-            MediaObject(content_type=f"image/{file.suffix[1:]}", location=str(file))
-            for file in picture_files
-        ]
-        text = MediaObject(content_type="text/plain", text=question.question)
-        question_input = helm_scenario.Input(multimedia_content=MultimediaObject([*pictures, text]))
+        media_objects = []
+        for file_name in question.pictures:
+            file = picture_folder / file_name
+            content_type = f"image/{file.suffix[1:]}"  # such as "image/png"
+            media_objects.append(MediaObject(content_type=content_type, location=str(file)))
+        media_objects.append(MediaObject(content_type="text/plain", text=question.question))
+        question_input = helm_scenario.Input(multimedia_content=MultimediaObject(media_objects))
     return helm_scenario.Instance(
         question_input,
         references,

@@ -164,6 +164,8 @@ def _answer_in(state: RequestState) -> str:
 def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, Any]:
     """Return HELM's annotation of one answer: the prompt, and the ratings of each judge.
 
+    An example is `{"prompt_text": "...", "gpt": {"accuracy": {"score": 4, ...}}}`.
+
     This function replaces a method of HELM's juries. A judge without usable ratings is listed with
     the reason under the key `names.NOT_JUDGED`. No judge is asked about an empty answer.
     """
@@ -501,6 +503,9 @@ def _scored_annotation(
     professional: bool,
 ) -> dict[str, Any]:
     """Return medhelm's annotation, extended by each judge's decisions and by the missing judges.
+
+    An example is `{"gpt": {"accuracy": {"score": 0.7, "criteria": [{"criteria_met": true, ...},
+    ...]}}}`; the extensions have the keys `names.DECISIONS` and `names.NOT_JUDGED`.
 
     Args:
         outcomes: a dict from each judge's name to the outcomes of the judge's requests: a decision
