@@ -197,9 +197,9 @@ class Redactor:
         self._shortest = 0  # the length of the shortest text in which a secret is searched
         self._known: list[str] = []
         """The secrets, plain and encoded (JSON, HTML, hexadecimal, base64), the longest first."""
-        self._spread: list[bytes] = []
+        self._squeezed: list[bytes] = []
         """The ASCII letters and digits of each text in `_known`, and of each secret backwards. They
-        are found in a text with any separators between the letters.
+        find a secret that is spread over a text, with any separators between its letters.
         """
         self._escaped: dict[str, re.Pattern[str]] = {}
         """Secret -> the pattern that finds the secret with escaped letters."""
@@ -248,12 +248,12 @@ class Redactor:
         plain = {value, in_json, html.escape(value), digits, digits.upper()}
         known = sorted({*self._known, *plain, *_in_base64(value)}, key=len, reverse=True)
         backwards = _squeezed(value)[::-1]
-        spread = {*map(_squeezed, known), *self._spread, backwards}
-        # Shorter forms could occur in ordinary texts.
-        self._spread = [form for form in spread if len(form) >= SHORTEST_SECRET]
+        squeezed = {*map(_squeezed, known), *self._squeezed, backwards}
+        # Shorter sequences of letters could occur in ordinary texts.
+        self._squeezed = [letters for letters in squeezed if len(letters) >= SHORTEST_SECRET]
         self._known = known
         # `known` begins with the longest text and ends with the shortest.
-        self._shortest = min(map(len, (known[-1], *self._spread)))
+        self._shortest = min(map(len, (known[-1], *self._squeezed)))
         self._escaped = {**self._escaped, value: re.compile("".join(map(_escapable, value)))}
         self._clean = set()
 
@@ -265,8 +265,10 @@ class Redactor:
 
     def _is_spread_in(self, text: str) -> bool:
         """Return True if a text contains the letters of a secret, with or without separators."""
-        letters = _squeezed(text) if self._spread else b""
-        return any(form in letters for form in self._spread)
+        if not self._squeezed:  # no secret is known
+            return False
+        letters = _squeezed(text)
+        return any(secret_letters in letters for secret_letters in self._squeezed)
 
     def known(self, text: str) -> str:
         """Return a text with all known secrets replaced, also if they are encoded or escaped."""
@@ -279,10 +281,11 @@ class Redactor:
         if may_escape and _ESCAPE.search(text):
             for pattern in self._escaped.values():
                 text = pattern.sub(REDACTED, text)
-        text = self._without_spread(text, text)
+        text = self._without_spread(text, searched=text)
         if _may_break(text):
+            # The n of `\n` between the letters of a secret is no letter of the secret.
             with_blanks = _BREAK.sub(lambda match: " " * len(match[0]), text)
-            text = self._without_spread(text, with_blanks)
+            text = self._without_spread(text, searched=with_blanks)
         return text
 
     def _without_spread(self, text: str, searched: str) -> str:
@@ -302,12 +305,13 @@ class Redactor:
             for position, letter in enumerate(searched)
             if letter.isascii() and letter.isalnum()
         ]
-        spans: list[tuple[int, int]] = []
-        for form in self._spread:
-            index = letters.find(form)
+        spans: list[tuple[int, int]] = []  # the (start, end) of each secret in `searched`
+        for secret_letters in self._squeezed:
+            index = letters.find(secret_letters)
             while index >= 0:
-                spans.append((positions[index], positions[index + len(form) - 1] + 1))
-                index = letters.find(form, index + 1)
+                last = index + len(secret_letters) - 1
+                spans.append((positions[index], positions[last] + 1))
+                index = letters.find(secret_letters, index + 1)
         parts = []
         end = 0  # the end of the last span
         for span_start, span_end in sorted(spans):

@@ -113,7 +113,7 @@ def base_of(url: str) -> str:
 SERVED_SCHEME = "served"
 SERVED_AT = "EVAL_FACTORY_SERVED_AT"
 """The variable with the addresses of a model's servers (`http://127.0.0.1:PORT`), separated by
-blanks. The variable is set only for the processes of the cells that ask the model.
+blanks. The variable is set only for the processes of a suite's runs that ask the model.
 """
 PORT = "{port}"
 REPLICA = "{replica}"
