@@ -3,8 +3,12 @@
 Each server has a guard process on the same machine: `python -m eval_factory.executors.served`. The
 guard reads a line of JSON from standard input, which describes the server. When the guard's input
 ends, the guard ends the server; this also works if the parent process was killed. The guard reports
-as lines of JSON on standard output: `text` is a message for the user, and `state` is the state of
-the server.
+as lines of JSON on standard output. A report may have these keys:
+
+- `text`: a message for the user.
+- `state`: the state of the server; `why`: why the server is not ready.
+- `address`: the address of the server when it is ready.
+- `group`: the process group of the server; null after the end of the server.
 """
 
 from __future__ import annotations
@@ -170,10 +174,14 @@ class _Server:
             self.why = f"{self.label} is gone: its guard process was killed; see {self.log}"
 
     def _reports(self, seconds: float) -> list[dict[str, Any]]:
-        """Return the new complete reports of the guard; wait at most `seconds` for a report."""
+        """Return the new complete reports of the guard; wait at most `seconds` for a report.
+
+        The list is empty if no report came in time, or if the guard has ended.
+        """
         if self._guard is None or self._guard.stdout is None or self._is_silent:
             return []
-        if not select.select([self._guard.stdout], [], [], seconds)[0]:
+        readable, _, _ = select.select([self._guard.stdout], [], [], seconds)
+        if not readable:
             return []
         data = os.read(self._guard.stdout.fileno(), READ_SIZE)
         self._is_silent = not data

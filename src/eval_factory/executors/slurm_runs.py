@@ -130,7 +130,9 @@ class Wave:
 
     def of_task(self, index: int) -> tuple[ExecutorRun, ...]:
         """Return the runs of the task with this number; an empty tuple if there is no such task."""
-        return self.runs if self.together else self.runs[index : index + 1]
+        if self.together:
+            return self.runs
+        return self.runs[index : index + 1]  # a slice: empty for an index that is too large
 
 
 _WAVE = TypeAdapter(Wave)
@@ -149,7 +151,8 @@ class RunEnd:
 def cell_of(name: str) -> str:
     """Return the cell `target/evaluation` of the run with the name `target/evaluation/digest`.
 
-    The digest identifies the configuration of the run.
+    A cell of a suite is one evaluation of one target. The digest identifies the configuration of
+    the run: a cell has several runs if its configuration was changed.
     """
     return name.rpartition("/")[0]
 
@@ -259,9 +262,9 @@ class SlurmStore:
         return self._waves / f"w{number}.clean-up"
 
     def environment(self, number: int) -> Path:
-        """Return the path of the file with the keys of a wave's tasks.
+        """Return the path of the file with the environment variables of a wave's tasks.
 
-        The file is deleted after the end of the wave.
+        The keys are among the variables, so the file is deleted after the end of the wave.
         """
         return self._waves / f"w{number}.env"
 
