@@ -34,7 +34,7 @@ class BatchedRole:
         self,
         settings: EndpointSettings,
         ledger: BatchLedger,
-        wait: Callable[[str, Mapping[str, Any]], None],
+        note_waiting: Callable[[str, Mapping[str, Any]], None],
         *,
         sends_singly: bool,
     ) -> None:
@@ -43,14 +43,14 @@ class BatchedRole:
         Args:
             settings: the settings of the role's endpoint.
             ledger: stores the replies.
-            wait: is called for each request that has to wait, with the key and a dict of the
-                fields `body`, `prompt_tokens` and `output_tokens` of the request's `Line`.
+            note_waiting: is called for each request that has to wait, with the key and a dict of
+                the fields `body`, `prompt_tokens` and `output_tokens` of the request's `Line`.
             sends_singly: whether requests to which a batch brought no usable answer are sent one by
                 one, without batches.
         """
         self.settings = settings
         self.ledger = ledger
-        self.wait = wait
+        self.note_waiting = note_waiting
         self.sends_singly = sends_singly
 
     def request(self, random: str | None) -> BatchedRequest:
@@ -101,9 +101,9 @@ class BatchedRequest:
         used = self._used_replies[key]
         self._reply = None
         if used >= len(replies):
-            if replies and role.sends_singly:
+            if replies and role.sends_singly:  # the batches brought no usable answer
                 return None
-            role.wait(key, self._line(body_without_secrets))
+            role.note_waiting(key, self._line(body_without_secrets))
             raise WaitsForBatch
         self._used_replies[key] += 1
         self._reply = replies[used]

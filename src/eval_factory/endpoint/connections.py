@@ -42,13 +42,13 @@ _STOOD_STILL_S = 0.1  # an event loop that comes later than this stood still, in
 MAX_ANSWERS = 100
 """The maximum number of answers on a connection.
 
-An extra answer makes the other answers on its connection doubtful, so their number is limited.
+A surplus answer makes the other answers on its connection doubtful, so their number is limited.
 """
 MIN_SETTLING_S = 0.02
 MAX_SETTLING_S = 2.0
 """The bounds of `Transport.settling_s`, in seconds."""
 LINGER_S = MAX_SETTLING_S
-"""The seconds for which a connection stays open after its last request, to notice extra answers."""
+"""The seconds for which a connection stays open after its last request, for surplus answers."""
 _SETTLING_FACTOR = 1.5  # `Transport.settling_s` grows by this multiple of the slowest attempt
 PROXY_LOGIN = 407  # the HTTP status with which a proxy asks for a login
 SURPLUS = (
@@ -121,7 +121,7 @@ def _address(parts: Url) -> tuple[str, str, int]:
 class _SurplusAnswers:
     """A record of whether an endpoint gave more answers than requests were sent.
 
-    The user gets one message about the first extra answer.
+    The user gets one message about the first surplus answer.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -129,7 +129,7 @@ class _SurplusAnswers:
         self.was_seen = False
 
     def note(self) -> None:
-        """Note an extra answer."""
+        """Note a surplus answer."""
         if not self.was_seen:
             self.was_seen = True
             self._say(SURPLUS)
@@ -170,10 +170,10 @@ class Transport:
 
     @property
     def settling_s(self) -> float:
-        """The seconds to wait after the last answer, so that an extra answer would be noticed.
+        """The seconds to wait after the last answer, so that a surplus answer would be noticed.
 
         The value is 0 if no open connection has given more than one answer: no answer can then
-        belong to another request. If the endpoint gave an extra answer before, other connections
+        belong to another request. If the endpoint gave a surplus answer before, other connections
         probably have one to come, and the value is the maximum.
         """
         if self._surplus.was_seen:
@@ -319,7 +319,7 @@ class Transport:
         """Return the usable idle connection that was used last; None if there is none.
 
         The connection that was used last is chosen so that the server can close the connections
-        that are idle for long. If the endpoint gave an extra answer, no connection is used again.
+        that are idle for long. If the endpoint gave a surplus answer, no connection is used again.
         """
         while self._idle:
             wire = self._idle.pop()
@@ -330,7 +330,7 @@ class Transport:
                 return wire
             if wire.is_open:
                 # Bytes may have come without a request. Let the wire read the bytes, so that it
-                # notes an extra answer. The loop finds the bytes in one round, and reads them in
+                # notes a surplus answer. The loop finds the bytes in one round, and reads them in
                 # the next round.
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
@@ -340,7 +340,7 @@ class Transport:
     def _store_or_close(self, wire: Wire) -> None:
         """Store a connection after an attempt, or close it.
 
-        If the endpoint has given extra answers, each request gets a new connection: the first
+        If the endpoint has given surplus answers, each request gets a new connection: the first
         answer of a connection certainly belongs to its question.
         """
         if not wire.is_open:
@@ -442,7 +442,7 @@ def _proxy_fields(proxy: Url | None) -> tuple[tuple[str, str], ...]:
 
 
 def _close_later(wire: Wire) -> None:
-    """Close a connection after `LINGER_S`, so that an extra answer on it is still noticed."""
+    """Close a connection after `LINGER_S`, so that a surplus answer on it is still noticed."""
     asyncio.get_running_loop().call_later(LINGER_S, wire.close)
 
 

@@ -15,7 +15,9 @@ from eval_factory.endpoint import media, openai_api
 
 BATCH_OR_SINGLE = "fallback"
 """The value of `batch` with which requests that their batch did not answer are sent one by one."""
-_OMITTED_IF_EMPTY = (  # fields that model_deployments.yaml leaves out if they are empty
+# Fields that model_deployments.yaml leaves out if they are empty: without them, the file stays as
+# earlier versions, which did not have these fields, wrote it.
+_OMITTED_IF_EMPTY = (
     "servers",
     "headers",
     "max_image_side",

@@ -292,7 +292,7 @@ class Wire(asyncio.Protocol):
         """
         parts = self._body_parts
         self._body_parts = []
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        body = parts[0] if len(parts) == 1 else b"".join(parts)  # a single part is not copied
         codings = self._codings()
         if not codings and body.startswith(_GZIP):  # a gateway removed the header field
             codings = [b"gzip"]
@@ -387,6 +387,7 @@ class Wire(asyncio.Protocol):
         if self._is_over:
             self._wake()
         elif self.size > FREE_BODY and not self._may_be_large:
+            # `exchange` wakes, waits for the slot of a large body, and resumes reading.
             self._transport.pause_reading()
             self._wake()
 

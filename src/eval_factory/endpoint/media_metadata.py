@@ -79,17 +79,19 @@ _JFIF_SIZE = 14  # bytes of a JFIF segment without its thumbnail
 _ADOBE_SIZE = 12  # bytes of an Adobe segment, which states how the colours are stored
 
 _GIF_KEPT_APPLICATIONS = (b"NETSCAPE2.0", b"ANIMEXTS1.0")  # state how often an animation repeats
+# the first byte of a block
 _GIF_EXTENSION = 0x21
 _GIF_PICTURE = 0x2C
 _GIF_END = 0x3B
+# the second byte of an extension, and the bytes of the complete extension
 _GIF_CONTROL = 0xF9
 _GIF_CONTROL_SIZE = 8
 _GIF_APPLICATION = 0xFF
 _GIF_REPEATS_SIZE = 19
 
-_ID3_HEAD = 10
-_ID3V1_SIZE = 128
-_APE_SIZE = 32
+_ID3_HEAD = 10  # bytes of the head of an ID3v2 tag
+_ID3V1_SIZE = 128  # bytes of an ID3v1 tag
+_APE_SIZE = 32  # bytes of the footer of an APE tag, and of its header
 
 _MPEG_HEAD = re.compile(rb"\xff[\xe2-\xe7\xf2-\xff][\x10-\xef]")
 """Finds a header of an MPEG audio frame, such as FF FB 90.
@@ -175,7 +177,7 @@ def _jpeg(data: bytes) -> bytes:
         match = _JPEG_MARKER.search(data, position)
         if match is None:
             break
-        marker = match[1][0]
+        marker = match[1][0]  # the number of the marker
         position = match.start()  # drop the bytes before the marker, which no program reads
         if marker == _JPEG_END:
             parts.append(data[position : match.end()])

@@ -39,7 +39,7 @@ def readable_head(head: bytes) -> bytes:
             fields[-1] += b" " + line.strip(b" \t")
         else:
             fields.append(line)
-    lines = [b" ".join(first.split(maxsplit=2))]
+    lines = [b" ".join(first.split(maxsplit=2))]  # the version, the status and its words
     lengths = set[bytes]()  # the values of Content-Length so far
     for field in fields:
         name, colon, value = field.partition(b":")

@@ -539,7 +539,7 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
         raise _error_in(choice["error"], "a choice holds an error")
     reason = choice.get("finish_reason")
     kind = finish_reasons.kind_of(reason)
-    if not facts_of(kind).is_answer:
+    if not facts_of(kind).is_answer:  # an unknown reason counts as the end of an answer
         raise InterruptedAnswer(f"the server interrupted its answer (finish_reason {reason})")
     if kind is not None:  # None: the table does not have the server's word, which then stays
         reason = kind

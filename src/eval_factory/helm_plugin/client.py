@@ -284,11 +284,11 @@ class Endpoint:
             and HelmRunSettings.from_environment(os.environ).sends_singly
         )
 
-        def wait(key: str, fields: Mapping[str, Any]) -> None:
+        def note_waiting(key: str, fields: Mapping[str, Any]) -> None:
             """Note that the request with this cache key waits, with its further fields."""
             self._session.wait_for_batch({"key": key, "role": self._role, **fields})
 
-        return BatchedRole(settings, self._session.batches, wait, sends_singly=sends_singly)
+        return BatchedRole(settings, self._session.batches, note_waiting, sends_singly=sends_singly)
 
     @property
     def settling_s(self) -> float:
