@@ -50,7 +50,7 @@ from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 from eval_factory.workflows.suite.suite_status import limit_reached
 
 
-def record_of(file: Path) -> Mapping[str, Any]:
+def read_end_record(file: Path) -> Mapping[str, Any]:
     """Return the record that a cell's process wrote at its end.
 
     The record is empty if there is no readable record: the process was killed, or Python could not
@@ -266,7 +266,7 @@ class UnfinishedCell:
     """A cell that waits for a start or runs, with the state of its starts."""
 
     planned: PlannedCell
-    record: Path  # the file in which the process records its end
+    end_file: Path  # the file in which the process records its end
     has_result: bool  # True if the folder has a partial result of an earlier start or invocation
     # the number of times that the cell was started; in events and reports, this number is called
     # `attempt` and `attempts`
@@ -334,9 +334,9 @@ class CellLoop:
             config = self.work.suite.folder.cell_config(
                 planned.cell.target, planned.cell.evaluation
             )
-            record = config.with_name(f"{planned.cell.evaluation}.end.json")
+            end_file = config.with_name(f"{planned.cell.evaluation}.end.json")
             self._waiting[planned.number] = UnfinishedCell(
-                planned, record, self.work.has_valid_partial_result(planned)
+                planned, end_file, self.work.has_valid_partial_result(planned)
             )
 
     def run(self) -> None:
@@ -391,13 +391,15 @@ class CellLoop:
             is_paused = unfinished.planned.group in self.pauses.pauses
             if self._folder_is_free(unfinished) and not is_paused:
                 ready.append(unfinished)
-        running_in_group = Counter(cell.planned.group for cell in self._running.values())
-        # Cells of the same endpoint are started in the order of the suite.
-        return min(
-            ready,
-            key=lambda cell: (running_in_group[cell.planned.group], cell.planned.number),
-            default=None,
-        )
+        running_in_group: Counter[str] = Counter()
+        for unfinished in self._running.values():
+            running_in_group[unfinished.planned.group] += 1
+
+        def order(unfinished: UnfinishedCell) -> tuple[int, int]:
+            # Cells of the same endpoint are started in the order of the suite.
+            return running_in_group[unfinished.planned.group], unfinished.planned.number
+
+        return min(ready, key=order, default=None)
 
     def _start(self, unfinished: UnfinishedCell) -> None:
         """Start a process for this cell."""
@@ -406,7 +408,7 @@ class CellLoop:
         cell = unfinished.cell
         number = unfinished.planned.number
         self._running[cell.name] = self._waiting.pop(number)
-        unfinished.record.unlink(missing_ok=True)
+        unfinished.end_file.unlink(missing_ok=True)
         unfinished.starts += 1
         unfinished.complete_run_id_at_start = unfinished.complete_run_id()
         probed = self.probed.get(number)
@@ -414,7 +416,7 @@ class CellLoop:
             name=cell.name,
             run_config=str(folder.cell_config(cell.target, cell.evaluation)),
             log=str(folder.cell_log(cell.target, cell.evaluation)),
-            record=str(unfinished.record),
+            record=str(unfinished.end_file),
             # `--fresh` deletes answers of earlier invocations, not those of an earlier start
             fresh=options.fresh and unfinished.starts == 1,
             debug=options.debug,
@@ -461,7 +463,7 @@ class CellLoop:
         self, unfinished: UnfinishedCell, code: int, outcome_if_no_result: Outcome | None
     ) -> None:
         """Record the end of a cell's process, and prepare the next action."""
-        record = record_of(unfinished.record)
+        record = read_end_record(unfinished.end_file)
         wrote_result = record.get("status") is not None
         attempts_with_this = unfinished.counted_attempts + 1
         may_try_again = attempts_with_this < self.work.suite.max_attempts

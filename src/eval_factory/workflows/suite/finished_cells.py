@@ -47,7 +47,10 @@ READ_WHEN_COLLECTED = frozenset(
         "judge_passport",
     )
 ) | {"target.api_endpoint.training_cutoff"}
-"""Settings that change the content of a result, but do not change a request."""
+"""Settings that change the content of a result, but do not change a request.
+
+After its last request, a run collects its result from HELM's files and reads these settings.
+"""
 SETTINGS_WITHOUT_EFFECT = RUNTIME_ONLY - READ_WHEN_COLLECTED
 """Settings that change how a run proceeds, but neither its requests nor its result."""
 
@@ -173,7 +176,8 @@ def source_for(plan: Plan, folders_of_identity: Mapping[str, tuple[Path, ...]]) 
     """
     cell_folder = plan.rundir.root
     for folder in folders_of_identity.get(plan.identity, ()):
-        if not (cell_folder.exists() and folder.samefile(cell_folder)):
+        is_own_folder = cell_folder.exists() and folder.samefile(cell_folder)
+        if not is_own_folder:
             return folder
     return None
 

@@ -69,7 +69,8 @@ def run_by_server(
 
     Args:
         work: the invocation of the suite.
-        run: runs some cells. It gets `work`, the cells, and the server of their model, or None.
+        run: runs some cells, as `run_cells` does. It gets `work`, the cells, and the server of
+            their model, or None.
 
     Raises:
         KeyboardInterrupt: the run was interrupted; all servers and cells have been ended.
@@ -189,10 +190,10 @@ def _pause_or_fail_unreachable(
             )
 
 
-def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
+def run_cells(work: Work, cells: Sequence[PlannedCell], server: ServedModel | None) -> None:
     """Run unfinished cells within the limits that the cells share.
 
-    `served`: the server of the cells' model; None if the suite starts no server for it.
+    `server`: the server of the cells' model; None if the suite starts no server for it.
 
     Raises:
         KeyboardInterrupt: the run was interrupted; the running cells have been ended.
@@ -204,9 +205,9 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         (planned.plan.endpoints, planned.group) for planned in cells
     )
     with contextlib.ExitStack() as stack:
-        runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
+        executor = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
         probe = EndpointProbe(work.env, work.redactor, say)
-        if not options.no_preflight and served is None:
+        if not options.no_preflight and server is None:
             probe.probe_all(cells)
         tracker = None
         if suite.budget:  # the suite has a limit
@@ -222,8 +223,8 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
 
             Returns None if the endpoint answers, or if the user has switched probes off.
             """
-            if served is not None:
-                if served.is_ready():
+            if server is not None:
+                if server.is_ready():
                     return None
                 return "the server does not answer"
             if options.no_preflight:
@@ -236,10 +237,12 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         # A cell with an entry in `probed` sends no probe. The suite does not probe a server that it
         # has started: the cells of the server have no entry, and probe their endpoints themselves.
         # If the user has switched probes off, each entry is an empty set.
-        if served is None or options.no_preflight:
+        if server is None or options.no_preflight:
             for planned in cells:
                 probed[planned.number] = probe.roles_that_answered(planned)
-        loop = CellLoop(work, runs, pauses, probed, limits=limits, tracker=tracker, server=served)
+        loop = CellLoop(
+            work, executor, pauses, probed, limits=limits, tracker=tracker, server=server
+        )
         _pause_or_fail_unreachable(work, cells, probe, pauses)
         loop.add(planned for planned in cells if planned.number not in work.reports)
         loop.run()

@@ -156,9 +156,13 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
         if checked_cell.plan is not None:
             plans.append(checked_cell.plan)
     suite_problems = _secrets_in(suite.document, plans, env)
-    is_reported = any(set(suite_problems).issubset(cell.problems) for cell in checked)
+    is_reported = any(
+        set(suite_problems).issubset(checked_cell.problems) for checked_cell in checked
+    )
     if suite_problems and not is_reported:
-        checked = [replace(cell, problems=(*cell.problems, *suite_problems)) for cell in checked]
+        for number, checked_cell in enumerate(checked):
+            problems = (*checked_cell.problems, *suite_problems)
+            checked[number] = replace(checked_cell, problems=problems)
     return tuple(checked)
 
 

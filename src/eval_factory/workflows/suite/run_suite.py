@@ -205,4 +205,4 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     status = RunStatus.COMPLETE if is_complete else RunStatus.PARTIAL
     work.journal.record(SUITE_ENDED, status=status, exit_code=code)
     summary = summary_of(reports, suite.folder, stopped=work.stopped, no_table=table_error)
-    return SuiteReport(suite.folder, reports, code, status, summary)
+    return SuiteReport(suite.folder, reports, exit_code=code, status=status, summary=summary)

@@ -74,15 +74,18 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
     """
     folder = work.suite.folder
     secrets = secrets_of(work.cells, work.suite)
-    runs = SlurmRuns(folder, slurm, WORKER, env=work.env, secrets=secrets, say=work.journal.say)
-    runs.store.begin()  # creates the folders, and deletes the mark of an earlier `suite cancel`
+    slurm_runs = SlurmRuns(
+        folder, slurm, WORKER, env=work.env, secrets=secrets, say=work.journal.say
+    )
+    # creates the folders, and deletes the mark of an earlier `suite cancel`
+    slurm_runs.store.begin()
     if work.options.fresh:
         delete_results(work.unreported, folder, slurm)
-    invocation = SlurmInvocation(work, runs)
+    invocation = SlurmInvocation(work, slurm_runs)
     try:
         while True:
             states = invocation.states()
-            if runs.store.cancelled.exists():  # `suite cancel` ends this command like Ctrl-C
+            if slurm_runs.store.cancelled.exists():  # `suite cancel` ends this command like Ctrl-C
                 raise KeyboardInterrupt
             if states is not None:
                 invocation.step(states)
@@ -107,7 +110,7 @@ class SlurmInvocation:
     """One invocation of a suite on Slurm."""
 
     work: Work
-    runs: SlurmRuns
+    slurm_runs: SlurmRuns
     submitted: Counter[str] = field(default_factory=Counter)
     """The number of times that this invocation has submitted a run, by the name of the run."""
     # when Slurm stopped answering, in seconds of time.monotonic; None if the last query succeeded
@@ -123,7 +126,7 @@ class SlurmInvocation:
                 answer and the option `wait` is not set.
         """
         try:
-            states = self.runs.poll()
+            states = self.slurm_runs.poll()
         except QueueUnknownError as error:
             now = time.monotonic()
             if self.silent_since is None:
@@ -148,7 +151,7 @@ class SlurmInvocation:
         for name, planned in cells.items():
             state = states.get(name, Lost())  # a run that was never submitted has no state
             if isinstance(state, Waiting) and state.never_starts:
-                self.runs.end([name])
+                self.slurm_runs.end([name])
                 reason = (
                     f"Slurm would never have started it ({state.reason}), so it was cancelled; "
                     "correct suite.slurm"
@@ -158,7 +161,7 @@ class SlurmInvocation:
                 to_submit.append(planned)
         # Deletes the keys of ended job arrays. For each array with queued tasks, submits a job that
         # deletes the keys later.
-        self.runs.clean_up()
+        self.slurm_runs.clean_up()
         if to_submit:
             self._submit(to_submit)
 
@@ -177,11 +180,11 @@ class SlurmInvocation:
                 self.work.journal.say(
                     f"{cell_of(name)}: its configuration has changed: its old job is ended first"
                 )
-                self.runs.end([name])
+                self.slurm_runs.end([name])
 
     def _submit(self, cells: Sequence[PlannedCell]) -> None:
         """Write the run config of each cell, and submit the cells."""
-        runs = runs_of(cells, self.work.suite, self.runs.store, self.work.options)
+        runs = runs_of(cells, self.work.suite, self.slurm_runs.store, self.work.options)
         # Several job arrays may share the limits of an endpoint, and run at the same time. Arrays
         # that `begin` splits, because Slurm limits their size, are counted as one array here.
         group_of_each_array = [
@@ -193,7 +196,7 @@ class SlurmInvocation:
             file = Path(run.run_config)
             file.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(file, to_yaml(document_of(planned, sharing_tasks)), mode=PRIVATE)
-        self.runs.begin(runs)
+        self.slurm_runs.begin(runs)
         self.submitted.update(run.name for run in runs)
 
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
@@ -203,7 +206,7 @@ class SlurmInvocation:
         submitted the run; or the last of `max_attempts` submissions was lost.
         """
         name = run_name(planned)
-        end = self.runs.end_of(name) if isinstance(state, Ended) else None
+        end = self.slurm_runs.end_of(name) if isinstance(state, Ended) else None
         if end is not None and end.status == RunStatus.COMPLETE:
             if is_complete_run(planned.plan):
                 self.work.report_end(
@@ -298,7 +301,10 @@ def script_lines(
         names = ", ".join(cell_of(run.name) for run in array)
         yield f"\n# {store.script(number)}: {names}"
         # `ID` stands for the suite's id, which a dry run does not make
-        yield script_of(array, f"ef-ID-w{number}", number, store, WORKER).rstrip("\n")
+        script = script_of(
+            array, name=f"ef-ID-w{number}", number=number, store=store, worker=WORKER
+        )
+        yield script.rstrip("\n")
 
 
 def runs_of(

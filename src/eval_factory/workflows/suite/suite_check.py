@@ -125,8 +125,8 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     status = suite_status.status_of(folder)
     reported = {cell.name: cell for cell in status.cells}
     checks = []
-    for cell in checked_cells(suite, env):
-        checks.append(_check_of_cell(cell, reported.get(cell.cell.name)))
+    for checked_cell in checked_cells(suite, env):
+        checks.append(_check_of_cell(checked_cell, reported.get(checked_cell.cell.name)))
     for reused_cell in suite.reused:
         checks.append(_check_of_reused(reused_cell))
     # `modified_at` returns 0 for a missing file
@@ -274,7 +274,9 @@ def _compare_with_configuration(folder: SuiteDir, cells: Sequence[FinishedCell])
         suite = _suite_of(folder, env)
     except (ConfigError, *WRONG_FILES) as error:
         return Verified(folder.root, (finding_about_file(config, f"cannot be read: {error}"),))
-    configured = {cell.cell.name: cell for cell in checked_cells(suite, env)}
+    configured = {}
+    for checked_cell in checked_cells(suite, env):
+        configured[checked_cell.cell.name] = checked_cell
     reused_names = {cell.name for cell in suite.reused}
     status_in_table = {}
     for cell in cells:

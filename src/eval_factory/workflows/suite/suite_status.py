@@ -241,7 +241,7 @@ class SuiteReader:
         self._clock = clock
         self._tail = EventTail(folder.events, run_id=None)
         self._state = SuiteState()
-        self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
+        self._slurm_runs = SlurmRuns(folder, slurm or Slurm(os.environ))
         # when Slurm was asked last, by `clock`; None: Slurm was not asked yet
         self._asked_at: float | None = None
         self._last_states: Mapping[str, RunState] | None = None  # None: Slurm did not answer
@@ -256,19 +256,19 @@ class SuiteReader:
             self._state.update(event)
         start_event = self._state.started or {}
         end_event = self._state.ended or {}
-        state = ENDED if end_event else STOPPED
+        suite_state = ENDED if end_event else STOPPED
         pid = start_event.get("pid")
         host = start_event.get("host")
         pauses: tuple[Pause, ...] = ()
         if holder is not None:
-            state = RUNNING
+            suite_state = RUNNING
             pid = holder.pid
             host = holder.host
             pauses = tuple(self._state.pauses.values())
         cell_states = self._state.all_cells(is_running=holder is not None)
         status = SuiteStatus(
             folder=self.folder,
-            state=state,
+            state=suite_state,
             pid=pid,
             host=host,
             started=start_event.get("time"),
@@ -280,14 +280,15 @@ class SuiteReader:
         )
         return self.with_jobs(status)
 
-    def _status_of_cell(self, state: CellState) -> CellStatus:
+    def _status_of_cell(self, cell_state: CellState) -> CellStatus:
         """Return the status of a cell by its state and its folder.
 
         The folder corrects the state: the folder may contain a result that no event reports, or no
         longer contain the result of the last event.
         """
-        folder = self.folder.cell(state.target, state.evaluation)
-        cell = CellStatus(**vars(state), folder=folder, spent=self.spent(folder, state.status))
+        folder = self.folder.cell(cell_state.target, cell_state.evaluation)
+        spent = self.spent(folder, cell_state.status)
+        cell = CellStatus(**vars(cell_state), folder=folder, spent=spent)
         if cell.status == RunStatus.RUNNING:
             # if the start of the attempt is unknown, all events in the cell's folder count
             return replace(cell, progress=self._progress(cell, cell.since or 0.0))
@@ -335,7 +336,7 @@ class SuiteReader:
         also deletes the old files of job arrays that have no task left in Slurm. `status`: the
         status by the suite's own files.
         """
-        store = self._runs.store  # the files about Slurm in the suite's folder
+        store = self._slurm_runs.store  # the files about Slurm in the suite's folder
         if not store.exists():
             return status
         # A wave is a submitted job array. Slurm is asked only if a wave is open: its file with keys
@@ -344,7 +345,7 @@ class SuiteReader:
         if states and status.state != RUNNING:
             # This process has not locked the suite. Another command may be submitting jobs now, and
             # its new file with keys must stay: only older files are deleted.
-            self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
+            self._slurm_runs.forget_keys(older_than_s=JUST_WRITTEN_S)
             if any(isinstance(state, (Waiting, Started)) for state in states.values()):
                 status = replace(status, state=RUNNING, pid=None, host=None)
         # the last wave of each cell, and the cell's run in this wave: later waves replace earlier
@@ -372,7 +373,7 @@ class SuiteReader:
             self._asked_at = now
             self._last_states = None
             with suppress(PrerequisiteError):
-                self._last_states = self._runs.poll()  # asks Slurm
+                self._last_states = self._slurm_runs.poll()  # asks Slurm
         return self._last_states
 
     def _with_job(
@@ -382,17 +383,17 @@ class SuiteReader:
 
         `states`: the state of each run in Slurm; None if Slurm does not answer.
         """
-        store = self._runs.store
+        store = self._slurm_runs.store
         start_marks = store.starts_in(wave, run)  # a file for each start of the run in this wave
-        state = None if states is None else states.get(run.name)
+        run_state = None if states is None else states.get(run.name)
         task = None
-        if isinstance(state, Waiting):
-            task = state.where
-            if state.reason:
-                task += f", {state.reason}"
+        if isinstance(run_state, Waiting):
+            task = run_state.where
+            if run_state.reason:
+                task += f", {run_state.reason}"
             cell = replace(cell, status=RunStatus.WAITING, reason=task)
-        elif isinstance(state, Started):
-            task = state.where
+        elif isinstance(run_state, Started):
+            task = run_state.where
             progress = None
             if start_marks:
                 # only the events since the last start, which is as old as its mark
@@ -432,7 +433,9 @@ def _with_figures(cell: CellStatus) -> CellStatus:
     """
     written = modified_at(RunDir(cell.folder).evaluation_config)
     figures: CellFigures | None = _cached_read(figures_of, cell.folder, written)
-    if cell.identity is None or (figures is not None and figures.identity == cell.identity):
+    if cell.identity is None:  # the event named no identity: every result is accepted
+        return replace(cell, figures=figures)
+    if figures is not None and figures.identity == cell.identity:
         return replace(cell, figures=figures)
     problem = "the result in its folder is of another configuration"
     if figures is None:  # the result was deleted after the end of the cell

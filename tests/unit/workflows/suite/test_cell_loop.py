@@ -24,7 +24,7 @@ from eval_factory.workflows.suite.cell_loop import (
     NextAction,
     Outcome,
     outcome_of,
-    record_of,
+    read_end_record,
 )
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
@@ -556,7 +556,7 @@ def test_bad_luck_is_forgiven(end: CodeAndRecord, reason: str, code: int) -> Non
 def test_who_was_killed_or_could_not_be_imported_left_no_record(tmp_path: Path) -> None:
     record = tmp_path / "end.json"
     record.write_text('{"status": "partial"}')
-    assert record_of(record) == {"status": "partial"}
+    assert read_end_record(record) == {"status": "partial"}
     record.write_text('{"stat')  # who was killed says nothing
-    assert record_of(record) == record_of(tmp_path / "none.json") == {}
+    assert read_end_record(record) == read_end_record(tmp_path / "none.json") == {}
     assert after((1, {})).exit_code == 70, "Python could not import it"
