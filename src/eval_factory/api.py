@@ -421,9 +421,9 @@ def calibrate(
     passport_folder = None if to is None else Path(to)
     judges = as_tuple(judge)
     decision_fields = as_tuple(judge_labels)
-    # The name of a judge is only accepted for a single field: several fields name their judges.
-    names_several = len(judges) > 1 or (len(judges) == 1 and len(decision_fields) > 1)
-    if decision_fields and names_several:
+    # The judge of a single field may be named. The names of several fields are those of the judges.
+    max_judges = 1 if len(decision_fields) == 1 else 0
+    if decision_fields and len(judges) > max_judges:
         raise ConfigError(
             "calibrate: several judges get the names of their fields: leave out --judge"
         )

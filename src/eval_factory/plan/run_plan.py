@@ -55,7 +55,8 @@ RUNTIME_ONLY = frozenset(
     | _paths("config.params", "parallelism", "max_retries", "request_timeout")
     | _paths(
         "config.params.extra",
-        "perturb_unchecked",  # allows families of changes, but changes no question
+        # allows changed questions that a clinician has to read; `perturb` names these changes
+        "perturb_unchecked",
         # the file with a judge's measured agreement with physicians; identified by its digest,
         # which is among the digests of the data
         "judge_passport",
@@ -155,7 +156,10 @@ class Plan:
 
     @property
     def chance_questions(self) -> int:
-        """The maximum number of correctly answered questions that are asked again unchanged."""
+        """The maximum number of correctly answered questions that are asked again unchanged.
+
+        The right answers that are lost in this way are lost by chance.
+        """
         return chance_questions_of(self.evaluation)
 
     @property
@@ -463,6 +467,7 @@ def _adapter_of_judge(evaluation: Evaluation, judge: Judge) -> Adapter:
     changes = evaluation.endpoint.adapter_config.model_dump(exclude={"use_nvcf"})
     defaults = evaluation.framework.defaults.target["api_endpoint"]["adapter_config"]
     for name in changes:
+        # `start_reasoning_token` and `end_reasoning_token` are the reasoning markers
         if not name.endswith("_reasoning_token"):
             changes[name] = defaults[name]
     changes["params_to_add"] = {}
@@ -497,7 +502,8 @@ def identity_of(
     # without a new identity.
     values[URL], _ = named_servers(evaluation.endpoint.urls, earlier_servers.get(MODEL_ROLE))
     values["config.type"] = evaluation.task.name
-    values["helm.arguments"] = evaluation.task.helm.arguments  # with absolute paths
+    # The paths in the arguments are absolute: equal relative paths may be different files.
+    values["helm.arguments"] = evaluation.task.helm.arguments
     configured_judges = values.pop("config.params.extra.judges", None)
     # the settings of each configured judge; of the default jury a dict from the role to the model
     judges: Any
@@ -600,7 +606,8 @@ def may_send_files(evaluation: Evaluation) -> bool:
     if benchmark is not None:
         return benchmark.rows_with_pictures > 0
     helm = evaluation.task.helm
-    return helm.media is not None or helm.indexed is None
+    is_unknown = helm.indexed is None  # the run spec is not one of HELM's
+    return helm.media is not None or is_unknown
 
 
 def sends_metadata_as_before(evaluation: Evaluation, rundir: RunDir) -> bool:

@@ -407,7 +407,8 @@ def _import_findings(
                 yield finding_about_file(name, "is missing")
                 continue
             for difference in differences_of_files(rundir.root / name, made_path):
-                if not (other_reader and depends_on_reader(difference.field)):
+                is_by_reader = other_reader and depends_on_reader(difference.field)
+                if not is_by_reader:
                     yield _finding(name, difference, str(made_again.source))
 
 

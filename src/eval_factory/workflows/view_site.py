@@ -252,7 +252,9 @@ def _viewed(helm_run: _HelmRun, *, row: int | None, shown_model: str) -> ViewedR
         },
     }
     page = _page_run(helm_run, groups)
-    return ViewedRun(helm_run.folder, name, model, shown_model, spec, page)
+    return ViewedRun(
+        helm_run.folder, name, model=model, shown_model=shown_model, spec=spec, page=page
+    )
 
 
 def _plain_arguments(arguments: Mapping[str, Any]) -> dict[str, str | float]:
@@ -290,7 +292,9 @@ def _page_run(helm_run: _HelmRun, groups: tuple[str, ...]) -> PageRun:
     # Names that are not plain are left out: HELM would not render them safely.
     metrics = tuple(metric for metric in dict.fromkeys(scored) if is_plain(metric))
     main_metric = metrics[0] if metrics else NO_SCORE
-    return PageRun(result.task, groups, metrics, main_metric, plain_name(split))
+    return PageRun(
+        result.task, groups, metrics, main_metric=main_metric, main_split=plain_name(split)
+    )
 
 
 def _run_name(name: str) -> str:
