@@ -20,8 +20,8 @@ _OTHERS = "other errors (see `error` in results.jsonl)"
 _UNKNOWN = "no error was recorded"
 VARIES = "..."  # replaces a part that differs between the errors of one cause
 
-_STATUS = re.compile(r"HTTP (\d{3})")
-_STATUS_IN_ERROR = re.compile(r"\b(?:HTTP|answers) (\d{3})\b")
+_STATUS = re.compile(r"HTTP (\d{3})")  # "HTTP 429"
+_STATUS_IN_ERROR = re.compile(r"\b(?:HTTP|answers) (\d{3})\b")  # "HTTP 429", "answers 401"
 _PART = re.compile(
     r"'[^'\s]{1,80}'|\"[^\"\s]{1,80}\"|`[^`\s]{1,80}`"  # a quoted name: 'llama'
     # a number, or an id (a word with a digit in it): "1,024", "12:30", "req_8f3"
@@ -89,6 +89,7 @@ class Causes:
         """
         causes = []
         roles = {role for role, _ in self._groups}
+        # False is sorted before True: the model's role comes first.
         for role in sorted(roles, key=lambda role: (role != MODEL_ROLE, role)):
             groups = []
             for (role_of_group, _), group in self._groups.items():
@@ -141,10 +142,11 @@ class Remedy:
 
     def applies_to(self, error: str) -> bool:
         """Return True if the row matches an error."""
-        status = _STATUS_IN_ERROR.search(error)
         text = error.lower()
-        if self.status is not None and not (status and re.fullmatch(self.status, status[1])):
-            return False
+        if self.status is not None:
+            status = _STATUS_IN_ERROR.search(error)
+            if status is None or not re.fullmatch(self.status, status[1]):
+                return False
         if self.unless is not None and self.unless in text:
             return False
         return re.search("|".join(self.says), text) is not None

@@ -13,8 +13,10 @@ from eval_factory.reading.normalised_words import in_lower_case
 from eval_factory.reading.phrases import any_of, compiled
 
 _BREAK = (
+    # the mark; the last three are the Chinese and Japanese full stop, exclamation and question mark
     r"[.!?;,\n\u3002\uff01\uff1f](?:"
-    r"(?<=[.!?])[.!?]*['\")\]]*(?=\s+(?:{begin}|[a-z]\))|\s*\Z)"  # the end of a sentence
+    # the end of a sentence: "It is A. The", "Is it A?) b)", "It is A." at the end of the text
+    r"(?<=[.!?])[.!?]*['\")\]]*(?=\s+(?:{begin}|[a-z]\))|\s*\Z)"
     r"|(?<=[\n\u3002\uff01\uff1f])"  # the end of a line, or of a sentence in Chinese or Japanese
     r"|(?<=;)(?= )"  # "it is B; A is rare"
     r"|(?<=,)(?= )"  # "it is rare, so B": `_ends_clause` decides
@@ -38,9 +40,10 @@ _BEGINS_CLAUSE = compiled(
 In "so, no, it is B", no clause begins at "no".
 """
 _CONCEDES = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession')}(?!\w)")  # "but although"
+# an abbreviation before a full stop, which then ends no clause: "vs" in "A vs. B"
 _ABBREVIATION = re.compile(
     r"(?<!\w)(?:e\.?g|i\.?e|vs|dr|approx|ans|no|ca|cf|st|etc|al|fig)$", re.IGNORECASE
-)  # "A vs" before ". B"
+)
 _ABBREVIATION_LENGTH = 8  # more characters than any of these abbreviations has
 # the end of a heading: "The answer is:\n", "Final answer:\n"
 _ENDS_AS_HEADING = compiled(
@@ -106,7 +109,7 @@ class Clause(NamedTuple):
         """Return `text[start:end]` without the texts of options.
 
         The words in an option's text say nothing about the option, so that they must not be taken
-        for cues.
+        for cues (words around an option that state or doubt it).
         """
         parts = []
         position = start

@@ -59,10 +59,10 @@ A text without these signs is not searched for marks, which saves time.
 """
 
 # Marks of Markdown and LaTeX, and the signs of which such a mark has at least one
-# "```python", "## ", "> ", "- "
+# a mark at the start of a line: "```python", "## ", "> ", "- "
 _LINE_MARK = re.compile(r"```\w*|(?:[#>]+|[-•*])[ \t]+|#+")
 _SIGNS_OF_LINE_MARKS = frozenset("`#>-•*")
-# "*" and "_" of bold text, "<b>", "</b>", "\text", "\("
+# a mark inside a line: "*" and "_" of bold text, "<b>", "</b>", "\text", "\("
 _INLINE_MARK = re.compile(r"[*_$`{}]|</?[a-z]{1,10}>|\\(?:textbf|text|mathrm|mathbf)|\\[()\[\]]")
 _SIGNS_OF_INLINE_MARKS = ("*", "_", "$", "`", "{", "}", "<", "\\")
 _TO_ASCII = 0xFEE0  # the difference between the code of a full-width sign and its ASCII sign

@@ -26,7 +26,9 @@ def is_same_word(word: str, expected: str) -> bool:
     """Return True if `word` is the word `expected` with one letter more or less."""
     if len(word) < MIN_LENGTH or len(expected) < MIN_LENGTH:
         return False
-    if word[0] != expected[0] or not (word.isalpha() and expected.isalpha()):
+    if not word.isalpha() or not expected.isalpha():
+        return False
+    if word[0] != expected[0]:
         return False
     return has_letter_left_out(word, expected) or has_letter_left_out(expected, word)
 

@@ -197,6 +197,10 @@ class AskingValues:
         values = {unit: float(value_of(unit)) for unit in units}
         return share_of(values, self.sources, scale)
 
+    def share_right(self, units: Collection[Unit], values: Mapping[Unit, float]) -> Share | None:
+        """Return the share of questions with the full value (1); None if there is no question."""
+        return self.share(units, lambda unit: values[unit] >= 1.0)
+
     def change(self, name: str, among: Collection[Unit] | None = None) -> Change | None:
         """Return the change of the mean value from the first asking to another asking.
 
@@ -258,7 +262,7 @@ class AskingValues:
         asked_in_same_words = [unit for unit in was_right if unit in wrong_share]
         return {
             "right_to_wrong": self.share(was_right, lambda unit: after[unit] < 1.0),
-            "wrong_to_right": self.share(was_wrong, lambda unit: after[unit] >= 1.0),
+            "wrong_to_right": self.share_right(was_wrong, after),
             "same_words": self.share(asked_in_same_words, wrong_share.__getitem__),
         }
 

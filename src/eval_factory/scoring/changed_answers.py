@@ -325,11 +325,13 @@ class Askings(Part):
             stats = scores[self.mean.label].stats
             mean = Share(stats.mean, stats.count, stats.ci_low, stats.ci_high)
         answers = self._answers_in_every_asking(by_unit, asking_names)
+
+        def value_of_most_frequent(unit: Unit) -> float:
+            return by_unit[unit][_most_frequent(answers[unit])]
+
         majority = None
         if self.right.form is not None:
-            majority = values.share(
-                by_unit, lambda unit: by_unit[unit][_most_frequent(answers[unit])], values.scale
-            )
+            majority = values.share(by_unit, value_of_most_frequent, values.scale)
         between, within = _stderr_between_and_within(by_unit, values.sources)
         return Repeats(
             times,
@@ -443,7 +445,7 @@ class Askings(Part):
         guess = None
         if chances:
             guess = statistics.fmean(chances)
-        return OptionsOnly(change, values.share(after, lambda unit: after[unit] >= 1.0), guess)
+        return OptionsOnly(change, right=values.share_right(after, after), guess=guess)
 
     def none_of_the_others(self, values: AskingValues) -> InOtherWords | None:
         """Report on the answers when the right option was replaced by "None of the others".
@@ -462,7 +464,7 @@ class Askings(Part):
         """
         first = values.of(FIRST_ASKING)
         units = [unit for unit in sorted(first) if unit in self.none_right]
-        return values.share(units, lambda unit: first[unit] >= 1.0)
+        return values.share_right(units, first)
 
     def blind(self, values: AskingValues, draft: Draft) -> dict[str, Change]:
         """Report the change of the score when each question's picture was replaced.
@@ -515,7 +517,7 @@ class Askings(Part):
         return Abstention(
             cost_of_wrong=cost,
             abstained=values.share(units, has_abstained),
-            right_of_answered=values.share(answered, lambda unit: after[unit] >= 1.0),
+            right_of_answered=values.share_right(answered, after),
             score=values.share(units, points, scale=(-cost, 1.0)),
             score_before=values.share(units, points_before, scale=(-cost, 1.0)),
             abstained_when_wrong=values.share(were_wrong, has_abstained),

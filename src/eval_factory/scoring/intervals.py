@@ -561,6 +561,6 @@ def bca_of_ratio(
         ).confidence_interval
     low = float(resampled.low)
     high = float(resampled.high)
-    if not (math.isfinite(low) and math.isfinite(high)):
+    if not math.isfinite(low) or not math.isfinite(high):
         return NO_INTERVAL
     return Interval(low, high, method)

@@ -141,9 +141,10 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
         cached_tokens=openai_api.cached_tokens_of(response),
     )
     try:
-        choice = openai_api.read_answer(response, model.endpoint_type)[0]
+        choices = openai_api.read_answer(response, model.endpoint_type)
     except openai_api.UnusableAnswer:  # somebody has changed the cache
         return facts, None
+    choice = choices[0]  # HELM scores the first choice
     is_cut_off = choice.finish_reason == openai_api.CUT_OFF
     split = model.adapter.split_reasoning(choice.text, cut_off=is_cut_off)
     # True if the thinking has a field of its own, and the text was cut off before the answer began

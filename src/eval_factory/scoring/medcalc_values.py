@@ -94,8 +94,8 @@ def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float
     if category not in ("risk", "severity", "diagnosis"):
         return number_in
     # The calculators of these categories add up points. Only Wells' criteria have half points.
-    may_be_half = "criteria for pulmonary embolism" in prompt.rpartition("Question: ")[2].lower()
-    if may_be_half:
+    _, _, question = prompt.rpartition("Question: ")
+    if "criteria for pulmonary embolism" in question.lower():
         return number_in
     return whole_number_in
 
