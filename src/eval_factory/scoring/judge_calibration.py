@@ -633,15 +633,19 @@ def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tu
     largest_deviation = 10 * max(float(np.std(values)), *errors)
     grid = np.linspace(0.0, largest_deviation, 2_001)[:, None]
     variance_between = grid**2
+    # the mean that the groups have in common, and its variance, for each row of the grid
     precision = 1 / (variance + variance_between)
     common_variance = 1 / precision.sum(axis=1, keepdims=True)
     common_mean = (value * precision).sum(axis=1, keepdims=True) * common_variance
+    # the posterior of the standard deviation between groups: a weight for each row
     terms = np.log(precision) - (value - common_mean) ** 2 * precision
     log_posterior = (np.log(common_variance) + terms.sum(axis=1, keepdims=True)) / 2
     # Subtracting the maximum protects `exp` from an overflow, and cancels in the quotient.
     relative = np.exp(log_posterior - log_posterior.max())
     posterior = relative / relative.sum()
-    own_share = variance_between * precision  # the weight of a group's own value in its mean
+    # the posterior mean of each group and its variance, for each row: a group's own value has the
+    # weight `own_share`, and the common mean has the rest
+    own_share = variance_between * precision
     mean = own_share * value + (1 - own_share) * common_mean
     variance_of_mean = own_share * variance + (1 - own_share) ** 2 * common_variance
     # the mean and the standard deviation over the grid

@@ -84,11 +84,13 @@ class RubricCorrection(Part):
         cases = self._cases(metric, failed_as_zero=draft.failed_as_zero)
         if len(cases) < 2:
             return None
-        pairs = Counter[str | None]()
+        pairs_by_category = Counter[str | None]()
         for pair in self.passport.pairs:
-            pairs[pair.category] += sum(pair.counts)
-        weights, self.matched_share = weights_of(pairs, self._points_by_category(cases))
-        points_given, points_possible = zip(*cases.values(), strict=True)
+            pairs_by_category[pair.category] += sum(pair.counts)
+        points_by_category = self._points_by_category(cases)
+        weights, self.matched_share = weights_of(pairs_by_category, points_by_category)
+        points_given = [given for given, _ in cases.values()]
+        points_possible = [possible for _, possible in cases.values()]
         clusters = [_source_of(key, draft) for key in cases]
         lowest = statistics.fmean(self.rubric.cases[key].lowest() for key in cases)
         points_of_cases = CasePoints(points_given, points_possible, clusters, lowest)
@@ -107,6 +109,8 @@ class RubricCorrection(Part):
         """Return the judge's decision about each criterion, and the source of its case."""
         votes: list[tuple[float, Hashable]] = []
         for key, case in self.rubric.cases.items():
+            # For each criterion, `case.votes` has a dict from judge to decision. It is None for a
+            # case without an answer.
             for votes_of_judges in case.votes or ():
                 met = votes_of_judges.get(self.passport.judge)
                 if met is not None:
