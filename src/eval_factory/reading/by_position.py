@@ -53,20 +53,21 @@ def opening(document: Document) -> Iterator[Statement]:
     """Yield the option that comes first, before its reasons: "B. Duodenal ulcer fits best. ..."."""
     clause = document.clauses[0]
     group = clause.groups[0]
-    # the words before the option, if they may precede an answer
-    opens = _OPENS.fullmatch(document.text, _lines_that_answer(document)[0].start, group.start)
+    start = _lines_that_answer(document)[0].start
+    # None if other words than those of `_OPENS` stand before the option
+    opens = _OPENS.fullmatch(document.text, start, group.start)
     if opens is None or clause.is_question() or begins_with_walk(document):
         return
     if _is_denied(document, group.end):
         return
     after = document.text[group.end : group.end + _LOOKAHEAD]
     if _GOES_ON.match(after) or _NO_ANSWER.match(after):
-        return
+        return  # The label belongs to a longer word or sentence.
     has_shares = _SHARE.match(after) is not None and len(clause.groups) > 1
     if has_shares:  # the text states how likely each option is
         return
     if len(group.labels) == 1 and _line_has_only_labels(document, group.first):
-        return
+        return  # The line has several answers, and not one answer with its reasons.
     # "Option B, ..., could be considered" and "A, B and C are right" begin a discussion. In these
     # forms, only an option that ends its sentence or line ("Option B.") is an answer.
     may_be_discussion = (
@@ -174,8 +175,10 @@ def _is_next_item(document: Document, last_line: Line) -> bool:
             continue
         is_next_label = ord(last_item.label) == ord(line.item.label[0]) + 1
         style = _item_style(document, last_line, last_item)
+        style_above = _item_style(document, line, line.item)
         # The style of the last line may have fewer elements, because the line was cut off.
-        return is_next_label and style == _item_style(document, line, line.item)[: len(style)]
+        is_same_style = style == style_above[: len(style)]
+        return is_next_label and is_same_style
     return False
 
 
@@ -256,10 +259,11 @@ def _lines_that_answer(document: Document) -> Sequence[Line]:
     Example of such a first line: "Sure, here is my answer.".
     """
     first = document.lines[0]
-    announces = _PREAMBLE.match(document.text, first.start, first.end)
-    if announces is None or len(document.lines) == 1 or document.mentions[0].start < first.end:
-        return document.lines
-    return document.lines[1:]
+    announces = _PREAMBLE.match(document.text, first.start, first.end) is not None
+    names_option = document.mentions[0].start < first.end
+    if announces and not names_option and len(document.lines) > 1:
+        return document.lines[1:]
+    return document.lines
 
 
 def begins_with_walk(document: Document) -> bool:
@@ -277,7 +281,7 @@ def begins_with_walk(document: Document) -> bool:
     if first.item is None or second.item is None or first.item.label == second.item.label:
         return False
     if first.is_named != second.is_named:
-        return False
+        return False  # "Option B\nA. ..." are not two items of one list.
     if first.item.form is not Form.LABEL and first.item.label < second.item.label:
         return True  # "A. Appendicitis\nB. Colitis: yes" begins a list of the options.
     # "B\nA. Appendicitis: no" and "B. Colitis\nA. Appendicitis: no" begin with the answer. A list

@@ -184,6 +184,7 @@ def _lines(text: str, mentions: Sequence[Mention]) -> Iterator[Line]:
             if begin is not None:
                 item = mention
                 is_named = begin[1] is not None
+                # A line with a question mark asks about the option, and is not an answer alone.
                 is_alone = not any(
                     sign.isalnum() or sign == "?" for sign in text[mention.end : end]
                 )
@@ -264,7 +265,7 @@ def _bounds(
             is_in_list = number > 0 and mentions[number - 1].end == start
             if not _ends_clause(text, break_.end(), bounds[-1], is_in_list=is_in_list):
                 continue
-        if break_[0].startswith("."):
+        if break_[0].startswith("."):  # the full stop of an abbreviation ends no clause
             word_start = max(bounds[-1], start - _ABBREVIATION_LENGTH)
             if _ABBREVIATION.search(text, word_start, start):
                 continue
