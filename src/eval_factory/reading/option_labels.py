@@ -56,6 +56,7 @@ def mentions_by_label(
         may_be_label = word in labels or (has_suffixes and len(word) <= MAX_SUFFIXED)
         if not may_be_label or number in taken:
             continue
+        # In "B'dir", the label ends at `end`, and the word ends at `word_end`.
         start = words.start(number)
         word_end = words.end(number)
         if word in labels:

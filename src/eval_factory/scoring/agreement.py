@@ -317,7 +317,7 @@ def length_correlation(pairs: Sequence[tuple[float, int]]) -> RankCorrelation | 
     low = math.tanh(fishers_z - half_width)
     high = math.tanh(fishers_z + half_width)
     # The interval must include rho, which for a perfect correlation is outside these ends.
-    return RankCorrelation(rho, min(low, rho), max(high, rho), n)
+    return RankCorrelation(rho, ci_low=min(low, rho), ci_high=max(high, rho), count=n)
 
 
 ENOUGH_MARKS = 10

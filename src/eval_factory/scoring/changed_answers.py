@@ -323,7 +323,7 @@ class Askings(Part):
         else:
             # `self.mean` was scored from the same values: its interval is used here, too.
             stats = scores[self.mean.label].stats
-            mean = Share(stats.mean, stats.count, stats.ci_low, stats.ci_high)
+            mean = Share(stats.mean, stats.count, ci_low=stats.ci_low, ci_high=stats.ci_high)
         answers = self._answers_in_every_asking(by_unit, asking_names)
 
         def value_of_most_frequent(unit: Unit) -> float:

@@ -79,7 +79,15 @@ def collect(
     run = output.read_run(runs[0])
     usage, changes, used_keys = journal.usage_of(plan, run_id, wall_s)
     parts = RunParts.of(plan, run, used_keys, remembered)
-    draft = Draft(plan, run, parts.split, parts.tally, list(parts.metrics), usage, changes)
+    draft = Draft(
+        plan,
+        run,
+        main_split=parts.split,
+        tally=parts.tally,
+        metrics=list(parts.metrics),
+        usage=usage,
+        changes=changes,
+    )
     if remembered is not None:
         draft.earlier_notes = remembered.notes
     if parts.looks is not None:
@@ -90,7 +98,15 @@ def collect(
     go_through_phases(ordered_parts, draft)
     scenario = run.scenario_name or plan.evaluation.task.helm.scenario
     prompts = parts.tally.prompts_hash.hexdigest()
-    provenance = provenance_of(plan, scenario, prompts, git_hash, data_bundle, draft.asked, run_id)
+    provenance = provenance_of(
+        plan,
+        scenario=scenario,
+        prompts_sha256=prompts,
+        git_hash=git_hash,
+        data_bundle=data_bundle,
+        endpoints=draft.asked,
+        run_id=run_id,
+    )
     if remembered is not None:
         provenance = remembered.completed(plan, provenance)
     return with_clinicians(_result(draft, parts.records(draft), provenance), plan.rundir)

@@ -169,7 +169,7 @@ def _sampling_deviations(
             f"answers are cut off at another length: the leaderboard granted {limits} "
             f"tokens to {models}"
         )
-        yield Deviation("max_tokens", expected, actual, effect)
+        yield Deviation("max_tokens", leaderboard=expected, here=actual, effect=effect)
     for name, value, effect in (
         ("temperature", board.temperature, "answers vary from run to run"),
         ("top_p", board.top_p, "the model chooses each word from another set of words"),
@@ -178,7 +178,7 @@ def _sampling_deviations(
         if actual is not None:
             if NOT_SENT in str(actual):  # at least one request did not have the field
                 effect = "the model's own default was used"
-            yield Deviation(name, value, actual, effect)
+            yield Deviation(name, leaderboard=value, here=actual, effect=effect)
 
 
 def _sampling_sent(facts: ComparedRun) -> Sequence[Mapping[str, Any]]:
@@ -266,23 +266,27 @@ def _request_deviations(facts: ComparedRun) -> Iterator[Deviation]:
     if model.endpoint_type != CHAT:
         yield Deviation(
             "endpoint type",
-            CHAT,
-            model.endpoint_type,
-            "the model sees the prompt without its chat format",
+            leaderboard=CHAT,
+            here=model.endpoint_type,
+            effect="the model sees the prompt without its chat format",
         )
     elif model.adapter.custom_system_prompt is not None:
         effect = "the model gets more instructions than the benchmark has"
-        yield Deviation("system prompt", "none", "custom_system_prompt", effect)
+        yield Deviation(
+            "system prompt", leaderboard="none", here="custom_system_prompt", effect=effect
+        )
     effect = "the endpoint may give other answers"
     compared = {*COMPARED, *_token_limit_names(facts.plan)}
     for name, value in model.adapter.params_to_add.items():
         if name not in compared:
             shown_value = one_line(str(value), limit=MAX_SHOWN)
-            yield Deviation(f"params_to_add: {name}", NOT_SENT, shown_value, effect)
+            yield Deviation(
+                f"params_to_add: {name}", leaderboard=NOT_SENT, here=shown_value, effect=effect
+            )
     for old, new in model.adapter.params_to_rename.items():
         # The value of the token limit is compared, also under its new name.
         if old != _HELMS_LIMIT_FIELD:
-            yield Deviation(f"params_to_rename: {old}", old, new, effect)
+            yield Deviation(f"params_to_rename: {old}", leaderboard=old, here=new, effect=effect)
 
 
 def _prompt_and_sample_deviations(
@@ -292,18 +296,25 @@ def _prompt_and_sample_deviations(
     style = facts.plan.evaluation.extra.answer_style
     if style == REASONED:
         effect = "the prompts ask for reasoning and then for the answer in a last line"
-        yield Deviation("answer_style", LETTER, style, effect)
+        yield Deviation("answer_style", leaderboard=LETTER, here=style, effect=effect)
     limit = facts.plan.evaluation.extra.max_length
     if limit != entry.max_length:
         cut = facts.instances.prompt_truncated
         effect = "other records are left out, or shown only in part"
         if entry.max_length is None:
             effect = f"{cut} of {facts.instances.requested} prompts were cut"
-        yield Deviation("max_length", _or_none(entry.max_length), _or_none(limit), effect)
+        yield Deviation(
+            "max_length",
+            leaderboard=_or_none(entry.max_length),
+            here=_or_none(limit),
+            effect=effect,
+        )
     trials = facts.adapter.num_train_trials
     if trials != board.num_train_trials:
         effect = "each instance is asked several times, each time with other examples"
-        yield Deviation("num_train_trials", board.num_train_trials, trials, effect)
+        yield Deviation(
+            "num_train_trials", leaderboard=board.num_train_trials, here=trials, effect=effect
+        )
     yield from _sample_deviations(facts, entry.max_eval_instances or board.max_eval_instances)
     if facts.instances.failed:
         effect = "they are left out of the score"
@@ -340,9 +351,11 @@ def _sample_deviations(facts: ComparedRun, max_instances: int) -> Iterator[Devia
     if params.extra.instances is not None:
         yield Deviation(
             "instances",
-            "HELM's draw",
-            f"{facts.asked} by name",
-            "these instances were chosen by name: they are not a random sample of the benchmark",
+            leaderboard="HELM's draw",
+            here=f"{facts.asked} by name",
+            effect=(
+                "these instances were chosen by name: they are not a random sample of the benchmark"
+            ),
         )
         return
     # True if the limit selected a part of the benchmark
@@ -355,15 +368,17 @@ def _sample_deviations(facts: ComparedRun, max_instances: int) -> Iterator[Devia
             f"{facts.asked} instances were asked; {advice}: HELM then draws the leaderboard's "
             "instances"
         )
-        yield Deviation("limit_samples", max_instances, _or_none(limit), effect)
+        yield Deviation(
+            "limit_samples", leaderboard=max_instances, here=_or_none(limit), effect=effect
+        )
     elif limit is not None and limit < max_instances and was_drawn:
         effect = f"{facts.asked} instances were asked"
         if seed is None:
             effect = f"a part of the leaderboard's instances: {effect}"
-        yield Deviation("limit_samples", max_instances, limit, effect)
+        yield Deviation("limit_samples", leaderboard=max_instances, here=limit, effect=effect)
     if seed is not None and was_drawn:
         effect = "these are not the instances that HELM draws"
-        yield Deviation(seed_setting, "HELM's draw", seed, effect)
+        yield Deviation(seed_setting, leaderboard="HELM's draw", here=seed, effect=effect)
 
 
 def _data_and_answer_deviations(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
@@ -372,31 +387,44 @@ def _data_and_answer_deviations(facts: ComparedRun, entry: LeaderboardEntry) -> 
     provenance = facts.provenance
     if DATA_PATH in plan.scenario_arguments:
         effect = "nobody can tell whether your files have the same content as the leaderboard's"
-        yield Deviation("data", _UNKNOWN, "your own files (provenance.dataset_files)", effect)
+        yield Deviation(
+            "data",
+            leaderboard=_UNKNOWN,
+            here="your own files (provenance.dataset_files)",
+            effect=effect,
+        )
     elif entry.newest_data:
         revisions = _listed(sorted(set(provenance.dataset_revisions.values()))) or _UNKNOWN
         effect = (
             "HELM reads the newest revision of these data, "
             "and nobody recorded which revision the leaderboard read"
         )
-        yield Deviation("data revision", _UNKNOWN, revisions, effect)
+        yield Deviation("data revision", leaderboard=_UNKNOWN, here=revisions, effect=effect)
     else:
         for name, pinned, actual in differences_from_pinned(plan, provenance.dataset_files):
             yield Deviation(
-                f"data: {name}", pinned, actual, "other questions or answers may have been asked"
+                f"data: {name}",
+                leaderboard=pinned,
+                here=actual,
+                effect="other questions or answers may have been asked",
             )
     if stripped := facts.instances.thinking_stripped:
         effect = (
             f"eval-factory took the model's thinking out of {stripped} answers before it scored "
             "them; HELM alone scores all of the text"
         )
-        yield Deviation("thinking", "scored", "taken out", effect)
+        yield Deviation("thinking", leaderboard="scored", here="taken out", effect=effect)
     if unjudged := facts.instances.unjudged:
         effect = (
             f"{unjudged} answers have no judgement; the score whose name ends with .helm is HELM's "
             "own value"
         )
-        yield Deviation("answers without a judgement", "rated 1", "left out of the score", effect)
+        yield Deviation(
+            "answers without a judgement",
+            leaderboard="rated 1",
+            here="left out of the score",
+            effect=effect,
+        )
 
 
 def _judge_deviations(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviation]:
@@ -410,7 +438,10 @@ def _judge_deviations(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator
     if len(models) != len(expected) or not in_jury:
         stated_models = _listed(stated for _, stated in models)
         yield Deviation(
-            "judges", _listed(expected), stated_models, "another jury rates by another standard"
+            "judges",
+            leaderboard=_listed(expected),
+            here=stated_models,
+            effect="another jury rates by another standard",
         )
     for judge in judges:
         endpoint = facts.provenance.endpoints.get(judge.role)
@@ -425,7 +456,9 @@ def _judge_deviations(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator
             actual = _differing_values(sent, fields, value)
             if actual is not None:
                 name = f"judge {judge.role}: {fields[0]}"
-                yield Deviation(name, value, actual, "the judge's ratings may differ")
+                yield Deviation(
+                    name, leaderboard=value, here=actual, effect="the judge's ratings may differ"
+                )
 
 
 def _models_of_judges(facts: ComparedRun) -> Iterator[tuple[str, str]]:

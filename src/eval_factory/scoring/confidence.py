@@ -98,7 +98,7 @@ def share_of(
     if not values:
         return None
     stats = describe(list(values.values()), scale=scale, clusters=sources(list(values)))
-    return Share(stats.mean, stats.count, stats.ci_low, stats.ci_high)
+    return Share(stats.mean, stats.count, ci_low=stats.ci_low, ci_high=stats.ci_high)
 
 
 @dataclass
@@ -202,8 +202,8 @@ class ConfidenceOfAnswers:
             area=Share(
                 area_under_risk(sample),
                 len(sample),
-                percentile(areas, 0.025),
-                percentile(areas, 0.975),
+                ci_low=percentile(areas, 0.025),
+                ci_high=percentile(areas, 0.975),
             ),
         )
 
@@ -213,7 +213,7 @@ def _calibration_error(groups: Sequence[Sample]) -> Share:
     error = math.sqrt(max(0.0, squared_error(groups)))
     low, high = interval_of_error(groups)
     # The simulated interval does not always include the estimate.
-    return Share(error, sum(map(len, groups)), min(low, error), max(high, error))
+    return Share(error, sum(map(len, groups)), ci_low=min(low, error), ci_high=max(high, error))
 
 
 def _bin(group: Sample) -> ConfidenceBin:
@@ -381,7 +381,7 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
                 high = middle
         return low
 
-    return end(0.025), end(0.975)
+    return end(0.025), end(0.975)  # the lower and the upper end
 
 
 def _noise(groups: Sequence[Sample], gaps: Sequence[_Gap], draws: int) -> NDArray[Any]:

@@ -72,6 +72,7 @@ class Draft:
     judge_probe: results.JudgeProbe | None = None
     stopped_early: results.StoppedEarly | None = None
     floors: Mapping[str, results.Floor] = field(default_factory=dict)
+    """Label of a score -> its floor: the best score without a model."""
     groups: Groups = field(default_factory=Groups)
     asked: Mapping[str, results.AskedEndpoint] = field(default_factory=dict)
     """Role of an endpoint -> the requests to the endpoint, and the model that answered."""

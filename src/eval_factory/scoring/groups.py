@@ -103,6 +103,7 @@ def _welch(values: Sequence[float], rest_values: Sequence[float]) -> float:
     group_variance = statistics.variance(values) / len(values)
     rest_variance = statistics.variance(rest_values) / len(rest_values)
     variance = group_variance + rest_variance
+    # the Welch-Satterthwaite equation for the degrees of freedom
     share = group_variance / variance
     degrees = 1 / (share**2 / (len(values) - 1) + (1 - share) ** 2 / (len(rest_values) - 1))
     statistic = (statistics.fmean(values) - statistics.fmean(rest_values)) / math.sqrt(variance)

@@ -60,7 +60,7 @@ def wilson(share: float, count: float, quantile: float | None = None) -> Bounds:
     z = quantile
     if z is None:
         z = statistics.NormalDist().inv_cdf(1 - TAIL_ALPHA)
-    spread = z * z / count
+    spread = z * z / count  # the weight of 1/2 in the middle; the weight of the share is 1
     middle = (share + spread / 2) / (1 + spread)
     variance = share * (1 - share) / count + spread / (4 * count)
     half_width = z * math.sqrt(variance) / (1 + spread)
@@ -347,7 +347,9 @@ def describe(
             # The effective number of values is at most their number.
             effective_n = count / max(1.0, effect)
     each_side = TAIL_ALPHA / looks  # the error is divided among the looks (Bonferroni)
-    low, high, method = interval_of_mean(values, mean, scale, clusters, lowest, each_side)
+    low, high, method = interval_of_mean(
+        values, mean=mean, scale=scale, clusters=clusters, lowest=lowest, each_side=each_side
+    )
     if looks > 1 and method is not None:
         method += OF_LOOKS.format(looks)
     return Stats(

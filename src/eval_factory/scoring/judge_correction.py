@@ -108,7 +108,12 @@ class JudgeCorrectedScore:
 
         The mean over all cases is `value`, unless `value` was clipped to the possible range.
         """
-        return _rogan_gladen(points_given, points_possible, self.sensitivity, self.specificity)
+        return _rogan_gladen(
+            points_given=points_given,
+            points_possible=points_possible,
+            sensitivity=self.sensitivity,
+            specificity=self.specificity,
+        )
 
 
 def weights_of(
@@ -242,10 +247,10 @@ def _corrected_by_truth(cases: CasePoints, rates: JudgeRates) -> JudgeCorrectedS
     if low > 1 or high < cases.lowest:  # all scores in the interval are impossible
         return NotCorrected(ERRS_OTHERWISE)
     mean = _rogan_gladen(
-        statistics.fmean(cases.points_given),
-        statistics.fmean(cases.points_possible),
-        rates.sensitivity,
-        rates.specificity,
+        points_given=statistics.fmean(cases.points_given),
+        points_possible=statistics.fmean(cases.points_possible),
+        sensitivity=rates.sensitivity,
+        specificity=rates.specificity,
     )
     value = min(1.0, max(cases.lowest, mean))
     return JudgeCorrectedScore(
@@ -331,10 +336,10 @@ def corrected_by_labels(
     if low > 1 or high < cases.lowest:  # all scores in the interval are impossible
         return NotCorrected(ERRS_OTHERWISE)
     mean = _rogan_gladen(
-        statistics.fmean(cases.points_given),
-        statistics.fmean(cases.points_possible),
-        sensitivity,
-        specificity,
+        points_given=statistics.fmean(cases.points_given),
+        points_possible=statistics.fmean(cases.points_possible),
+        sensitivity=sensitivity,
+        specificity=specificity,
     )
     value = min(1.0, max(cases.lowest, mean))
     return JudgeCorrectedScore(
