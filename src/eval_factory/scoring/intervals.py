@@ -334,18 +334,12 @@ def describe(
         return Stats.without_interval(count, mean, clusters=cluster_count)
     stddev = statistics.stdev(values)
     stderr: float | None = stddev / math.sqrt(count)
-    # the design effect without pseudo-clusters, unlike that of the function `design_effect`
-    effect = effective_n = None
-    if clusters is not None and effective_clusters(clusters) < MIN_CLUSTERS:
-        stderr = None
-    elif clusters is not None:
-        _, variance = mean_and_variance(values, clusters)
-        variance_if_independent = variance_of(values) / count
-        stderr = math.sqrt(variance)
-        if variance_if_independent:  # L. Kish, Survey Sampling, 1965, section 8.2
-            effect = variance / variance_if_independent
-            # The effective number of values is at most their number.
-            effective_n = count / max(1.0, effect)
+    effect = None
+    if clusters is not None:
+        stderr, effect = _clustered_stderr(values, clusters)
+    effective_n = None
+    if effect is not None:
+        effective_n = count / max(1.0, effect)  # at most the number of values
     each_side = TAIL_ALPHA / looks  # the error is divided among the looks (Bonferroni)
     low, high, method = interval_of_mean(
         values, mean=mean, scale=scale, clusters=clusters, lowest=lowest, each_side=each_side
@@ -364,6 +358,25 @@ def describe(
         design_effect=effect,
         effective_n=effective_n,
     )
+
+
+def _clustered_stderr(
+    values: Sequence[float], clusters: Sequence[Hashable]
+) -> tuple[float | None, float | None]:
+    """Return the cluster-robust standard error of the mean, and the design effect.
+
+    The design effect (L. Kish, Survey Sampling, 1965, section 8.2) has no pseudo-clusters, unlike
+    that of the function `design_effect`. It is None if all values are equal. Both are None if there
+    are fewer than `MIN_CLUSTERS` effective clusters.
+    """
+    if effective_clusters(clusters) < MIN_CLUSTERS:
+        return None, None
+    _, variance = mean_and_variance(values, clusters)
+    variance_if_independent = variance_of(values) / len(values)
+    effect = None
+    if variance_if_independent:
+        effect = variance / variance_if_independent
+    return math.sqrt(variance), effect
 
 
 def interval_of_mean(
