@@ -1,5 +1,8 @@
 """Writes texts for papers and auditors about one run, a suite, or several runs: `report --for`.
 
+TRIPOD-LLM is a checklist for papers on language models in medicine; a text answers each of its
+items. An evidence pack answers the items of another published document about AI systems.
+
 In a text about several runs, a sentence that is true of all runs is written once. A sentence that
 is true of some runs is written once with the names of these runs. Tables show an interval with each
 score, and the possible ranks of each model.

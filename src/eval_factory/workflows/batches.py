@@ -139,7 +139,7 @@ class Batches:
         """Resume the open batches of an earlier command, and wait until they have ended."""
         self._ledger.begin_invocation()
         for batch in self._ledger.open_batches():
-            if batch.state is BatchState.CREATING:
+            if batch.state is BatchState.CREATING:  # the endpoint may or may not have the batch
                 self._resolve_unknown(batch)
             elif batch.state is not BatchState.SENT:
                 # The batch does not exist at the endpoint yet, so its requests need a new batch.

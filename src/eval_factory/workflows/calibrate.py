@@ -106,8 +106,8 @@ other settings are about the task of the run config, which a calibration does no
 # a judge's decision (1: the criterion is met, 0: not met) or mark on a scale for each item; None
 # for an item without a decision
 Decisions = Sequence[float | None]
-# a judge's decisions on repeated questions: a dict from each kind of change to pairs of the number
-# of an item, which is its index, and the decision
+# a judge's decisions on repeated questions: maps each kind of change to pairs (number of the item,
+# decision); an item's number is its index in the list of all items
 ChangedDecisions = Mapping[Change, Sequence[tuple[int, bool]]]
 
 

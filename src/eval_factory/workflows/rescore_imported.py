@@ -11,7 +11,7 @@ import json
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -81,12 +81,12 @@ def rescore_imported(
     stored = load_result(folder)
     rundir = RunDir(output_dir)
     _refuse_folders(stored, rundir)
-    judging = None
+    judge_run = None
     if request != Request():
-        judging = _judging_of(request, env)
+        judge_run = _JudgeRun(stored, _judging_of(request, env), request, env)
         # A trial in a temporary folder finds a wrong configuration before the output folder exists.
         with tempfile.TemporaryDirectory(prefix="eval-factory-rescore-") as name:
-            _judging_evaluation(stored, judging, request, RunDir(Path(name)), env)
+            judge_run.evaluation_in(RunDir(Path(name)))
     elif with_reader_score(stored.result) is None:
         raise ConfigError(
             f"{folder}: no score would be added: the reader has already read the answers, "
@@ -96,8 +96,8 @@ def rescore_imported(
     rundir.create()
     with rundir.locked():
         judged_result = None
-        if judging is not None:
-            judged_result = _ask_judges(stored, judging, request, rundir, env, screen)
+        if judge_run is not None:
+            judged_result = judge_run.ask(rundir, screen)
         # The ratings of clinicians are in the folder of the original, so the copy has none.
         original = replace(stored.result, clinicians=None)
         result = rescored(original, stored.folder, rundir, judged_result)
@@ -123,6 +123,7 @@ def _refuse_folders(stored: StoredResult, rundir: RunDir) -> None:
             f"--output_dir: {rundir.root} overlaps with the original {stored.folder}; "
             "choose another folder"
         )
+    # An earlier rescored copy of the same result may be replaced.
     holds_earlier_rescore = is_imported(rundir) and _source_of(rundir) == original
     if not holds_earlier_rescore:
         refuse_foreign_folder(rundir.root, may_be_imported=False)
@@ -161,42 +162,62 @@ def _judging_of(request: Request, env: Mapping[str, str]) -> Judging:
     return read_judging(path)
 
 
-def _judging_evaluation(
-    stored: StoredResult,
-    judging: Judging,
-    request: Request,
-    judged_dir: RunDir,
-    env: Mapping[str, str],
-) -> Evaluation:
-    """Write the imported answers as a benchmark to the folder `judged_dir`.
+@dataclass(frozen=True)
+class _JudgeRun:
+    """A run in which judges rate the answers of an imported result."""
 
-    Returns the evaluation in which the judges rate these answers.
+    stored: StoredResult  # the imported result
+    judging: Judging  # the instructions for the judges
+    request: Request  # the user's request, which names the judges
+    env: Mapping[str, str]  # the environment with the keys
 
-    Raises:
-        ConfigError: The user's benchmark or configuration is wrong.
-    """
-    benchmark = write_judged_answers(stored, judging, judged_dir.root / "answers")
-    layers = read_layers(request, env)
-    url = last_value(layers, "target", "api_endpoint", "url")
-    if url is None:
-        url = _first_url(last_value(layers, "config", "params", "extra", "judges"))
-    model = stored.result.provenance.target
-    document = {
-        "config": {"type": CUSTOM},
-        # The configuration needs an endpoint, but this endpoint gets no request: the benchmark
-        # already has the answers.
-        "target": {"api_endpoint": {"url": url, "model_id": model, "type": "chat"}},
-    }
-    overrides = (
-        *request.overrides,
-        f"config.params.extra.benchmark={json.dumps(str(benchmark))}",
-        f"config.output_dir={json.dumps(str(judged_dir.root))}",
-    )
-    judging_request = replace(request, document=document, overrides=overrides)
-    try:
-        return build_evaluation(judging_request, load_framework(), env)
-    except ConfigError as error:
-        raise ConfigError(_with_users_paths(error.problems, benchmark, judging)) from None
+    def evaluation_in(self, judged_dir: RunDir) -> Evaluation:
+        """Write the imported answers as a benchmark to the folder `judged_dir`.
+
+        Returns the evaluation in which the judges rate these answers.
+
+        Raises:
+            ConfigError: The user's benchmark or configuration is wrong.
+        """
+        benchmark = write_judged_answers(self.stored, self.judging, judged_dir.root / "answers")
+        layers = read_layers(self.request, self.env)
+        url = last_value(layers, "target", "api_endpoint", "url")
+        if url is None:
+            url = _first_url(last_value(layers, "config", "params", "extra", "judges"))
+        model = self.stored.result.provenance.target
+        document = {
+            "config": {"type": CUSTOM},
+            # The configuration needs an endpoint, but this endpoint gets no request: the benchmark
+            # already has the answers.
+            "target": {"api_endpoint": {"url": url, "model_id": model, "type": "chat"}},
+        }
+        overrides = (
+            *self.request.overrides,
+            f"config.params.extra.benchmark={json.dumps(str(benchmark))}",
+            f"config.output_dir={json.dumps(str(judged_dir.root))}",
+        )
+        judging_request = replace(self.request, document=document, overrides=overrides)
+        try:
+            return build_evaluation(judging_request, load_framework(), self.env)
+        except ConfigError as error:
+            problems = _with_users_paths(error.problems, benchmark, self.judging)
+            raise ConfigError(problems) from None
+
+    def ask(self, rundir: RunDir, screen: TextIO) -> StoredResult:
+        """Ask the judges in an ordinary run, and return the result of this run.
+
+        Args:
+            rundir: The folder for the rescored result; the run is in its subfolder `judged`.
+            screen: The stream for progress and warnings.
+        """
+        # imported late: this module imports the code that sends requests
+        from eval_factory.workflows.evaluate import evaluate
+
+        judged_dir = RunDir(rundir.judged)
+        judged_dir.create()
+        evaluation = self.evaluation_in(judged_dir)
+        evaluate(self.request, Options(), env=self.env, screen=screen, evaluation=evaluation)
+        return load_result(judged_dir.root)
 
 
 def _with_users_paths(problems: Sequence[str], benchmark: Path, judging: Judging) -> list[str]:
@@ -228,25 +249,6 @@ def _first_url(judges: Any) -> str:
         if len(urls) == len(judges):
             return str(urls[0])
     raise ConfigError(_NO_URL)
-
-
-def _ask_judges(
-    stored: StoredResult,
-    judging: Judging,
-    request: Request,
-    rundir: RunDir,
-    env: Mapping[str, str],
-    screen: TextIO,
-) -> StoredResult:
-    """Ask the judges in an ordinary run, and return the result of this run."""
-    # imported late: this module imports the code that sends requests
-    from eval_factory.workflows.evaluate import evaluate
-
-    judged_dir = RunDir(rundir.judged)
-    judged_dir.create()
-    evaluation = _judging_evaluation(stored, judging, request, judged_dir, env)
-    evaluate(request, Options(), env=env, screen=screen, evaluation=evaluation)
-    return load_result(judged_dir.root)
 
 
 def _write(

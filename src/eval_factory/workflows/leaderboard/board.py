@@ -20,11 +20,7 @@ from eval_factory.config.rules import prescribed_roles
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import name_of_type
 from eval_factory.core.budget import Budget
-from eval_factory.core.errors import (
-    ConfigError,
-    HelmError,
-    PrerequisiteError,
-)
+from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.rundir import RunDir
 from eval_factory.data.bundle import refuse_inside
@@ -151,13 +147,10 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
             f"offline: {leaderboard.conf} is not on this machine; give the file with --conf FILE, "
             "or a bundle with --data_dir"
         )
+    # Without a text, this is a dry run, which does not download the conf file.
     entries = [] if text is None else read_entries(text, origin)
     distinct = of_any_model(entries, reasoning=request.reasoning)
-    chosen = []
-    for entry in distinct:
-        # a smaller number is a higher priority
-        if entry.priority is None or entry.priority <= leaderboard.priority:
-            chosen.append(entry)
+    chosen = _of_priority(distinct, leaderboard.priority)
     evaluation = evaluation_of(request, leaderboard, env, chosen)
     show_warnings(evaluation, screen)
     screen.writelines(f"{leaderboard.name} needs: {line}\n" for line in leaderboard.need_lines())
@@ -168,7 +161,8 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
             f"{origin}: {len(entries)} entries, {len(distinct)} distinct entries for one model,"
             f" {len(chosen)} of priority {leaderboard.priority} or before\n"
         )
-        check_entries(chosen, leaderboard, origin, allowed=bool(extra.allow_code_execution))
+        may_execute = bool(extra.allow_code_execution)
+        check_entries(chosen, leaderboard, origin, may_execute_answers=may_execute)
     folder = evaluation.output_dir.absolute()
     if data_dir is not None:
         refuse_inside(data_dir, folder, "an output folder")
@@ -181,6 +175,15 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     limit = evaluation.params.limit_samples or leaderboard.max_eval_instances
     board = Board(leaderboard, schema, models, folder, max_eval_instances=limit)
     return _with_runs(board, chosen, evaluation, env, screen, dry_run=request.dry_run)
+
+
+def _of_priority(entries: Iterable[Entry], priority: int) -> list[Entry]:
+    """Return the entries of this or a higher priority; a smaller number is a higher priority."""
+    chosen = []
+    for entry in entries:
+        if entry.priority is None or entry.priority <= priority:
+            chosen.append(entry)
+    return chosen
 
 
 def _schema_of(leaderboard: Leaderboard, request: LeaderboardRequest) -> Path:
@@ -208,7 +211,7 @@ def _schema_of(leaderboard: Leaderboard, request: LeaderboardRequest) -> Path:
 
 
 def check_entries(
-    chosen: Sequence[Entry], leaderboard: Leaderboard, origin: str, *, allowed: bool
+    chosen: Sequence[Entry], leaderboard: Leaderboard, origin: str, *, may_execute_answers: bool
 ) -> None:
     """Check that the chosen entries can be run.
 
@@ -216,7 +219,7 @@ def check_entries(
         chosen: The entries of the wanted priority.
         leaderboard: The leaderboard.
         origin: The path or address of the conf file, for messages.
-        allowed: True if the user allows runs to execute the code in a model's answers.
+        may_execute_answers: True if the user allows runs to execute the code in a model's answers.
 
     Raises:
         ConfigError: No entry can be run, an entry has a wrong argument, or an entry would execute a
@@ -240,7 +243,7 @@ def check_entries(
         arguments = dict(entry.arguments)
         # Each of the two functions returns None if there is no problem.
         problems.append(wrong_processor(arguments))
-        if not allowed:
+        if not may_execute_answers:
             problems.append(execution_refusal(entry.run_spec, arguments))
     distinct_problems = dict.fromkeys(problem for problem in problems if problem is not None)
     if distinct_problems:
