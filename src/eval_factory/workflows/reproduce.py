@@ -38,10 +38,6 @@ from eval_factory.tasks.own_data import files_of
 from eval_factory.workflows.context import claim
 from eval_factory.workflows.import_results import is_imported
 from eval_factory.workflows.options import Options
-
-if TYPE_CHECKING:
-    from eval_factory.workflows.evaluated import Evaluated
-
 from eval_factory.workflows.recollect import (
     imported_result_message,
     listed_packages,
@@ -49,6 +45,9 @@ from eval_factory.workflows.recollect import (
     stored_evaluation,
     versions_that_differ,
 )
+
+if TYPE_CHECKING:
+    from eval_factory.workflows.evaluated import Evaluated
 
 _MAX_FOLDER_LENGTH = 200  # the maximum length of a folder's path in a comment, in characters
 _SCORE_DIGITS = 6  # the number of significant digits of scores that are compared

@@ -145,10 +145,12 @@ def stored_rows(folder: Path) -> dict[str, list[BoardRow]]:
     try:
         text = SuiteDir(folder).leaderboard.read_text(encoding="utf-8")
         rows_by_name = {}
-        for name, rows in parse_json(text)["leaderboards"].items():
-            rows_by_name[name] = [
-                BoardRow(**{**row, "groups": tuple(row["groups"])}) for row in rows
-            ]
+        for name, records in parse_json(text)["leaderboards"].items():
+            rows = []
+            for record in records:
+                groups = tuple(record["groups"])  # JSON has lists, and no tuples
+                rows.append(BoardRow(**{**record, "groups": groups}))
+            rows_by_name[name] = rows
         return rows_by_name
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
