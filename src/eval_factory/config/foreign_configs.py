@@ -203,7 +203,8 @@ class _FileImport:
         for name in ("executor", "slurm"):
             if name in self.document:
                 executor_keys[name] = self.document[name]
-        self.note_unknown_keys("", self.document, ("config", "target", *executor_keys))
+        top_level_keys = ("config", "target", *executor_keys)
+        self.note_unknown_keys(section="", value=self.document, known_keys=top_level_keys)
         task = self.task(_mapping(self.document.get("config")).get("type"), "config.type")
         if task is None:
             # The last finding states why there is no task.
@@ -231,7 +232,8 @@ class _FileImport:
             **self.document,
             "deployment": {**_mapping(self.document.get("deployment")), "port": PORT},
         }
-        known = self.known_values("", self.document, _LAUNCHER_KEYS[""])
+        top_level_keys = _LAUNCHER_KEYS[""]
+        known = self.known_values(section="", value=self.document, known_keys=top_level_keys)
         resolved = each_text(known, self.without_references)
         execution = _mapping(resolved.get("execution"))
         deployment = resolved["deployment"]
@@ -318,7 +320,7 @@ class _FileImport:
         for path, user_variable in user_variables.items():
             name = _last_name(path)
             if name not in self.api_key_variables:
-                value = "..."  # The user knows the value.
+                value = "..."  # the user fills in the value
                 if user_variable not in (None, name):
                     value = f'"${user_variable}"'
                 self.note(path, f"{_MESSAGES['variable']} (export {name}={value})")
@@ -736,6 +738,9 @@ def _without_empty(tree: _Tree) -> _Tree:
 
 def _user_variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
     """Return the user's variable that sets each variable of the container.
+
+    In `env_vars`, a key is a variable of the container. Its value names the user's variable, or
+    states the value itself.
 
     Args:
         path: the path of the section's `env_vars` in the file.

@@ -1,8 +1,11 @@
 """Checks a run config against the rules of its task, and sets the values that the task fixes.
 
 For example, a task accepts only some endpoint types, or needs a parameter of its scenario. Another
-task has no judges. The `_..._problems` functions yield messages for the user. `_CHECKS` lists most
-of these functions.
+task has no judges. The `_..._problems` functions yield messages for the user. `_CHECKS`, at the end
+of the module, lists most of these functions; `with_task_rules` calls them.
+
+The checks of keys that ask questions again or in another order come first. `with_task_rules` and
+the other checks follow, then the parameters of scenarios, and then the user's own data files.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
 from eval_factory.core.secrets import REDACTED, looks_like_key
-from eval_factory.tasks.framework import Framework
+from eval_factory.tasks.framework import Framework, Task
 from eval_factory.tasks.run_entry import CONFIG_TYPE, PATH_PARAMETERS, RunEntry, prefix_of
 from eval_factory.tasks.upstreams import MEDHELM
 
@@ -52,19 +52,26 @@ them. The keys are checked after all files are merged.
 def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterator[str]:
     """Yield the problems of the parameters and the endpoints in a well-formed section."""
     for path, params in params_of(tree):
-        yield from _problems_of(params, path, "config.params", Params, framework)
+        yield from _problems_of(
+            params, path, run_path="config.params", model=Params, framework=framework
+        )
     passed = {}
     for name in PASSED_KEYS:
         if tree.get(name) is not None:
             passed[name] = tree[name]
     # A run config has these keys in `extra`. A suite has them directly under `suite`, so `extra` is
     # removed from the paths in messages.
-    for problem in _problems_of({"extra": passed}, TOP, "config.params", Params, framework):
+    problems_of_passed = _problems_of(
+        {"extra": passed}, TOP, run_path="config.params", model=Params, framework=framework
+    )
+    for problem in problems_of_passed:
         yield problem.replace(f"{TOP}.extra.", f"{TOP}.")
     for number, target in enumerate(tree.get("targets") or []):
         endpoint = target.get("api_endpoint") or {}
         path = f"{TOP}.targets[{number}].api_endpoint"
-        yield from _problems_of(endpoint, path, "target.api_endpoint", ApiEndpoint, framework)
+        yield from _problems_of(
+            endpoint, path, run_path="target.api_endpoint", model=ApiEndpoint, framework=framework
+        )
 
 
 def params_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -80,6 +87,7 @@ def params_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _problems_of(
     section: Mapping[str, Any],
     path: str,
+    *,
     run_path: str,
     model: type[BaseModel],
     framework: Framework,
@@ -205,7 +213,8 @@ def _files(
     if isinstance(file_or_document, Path):
         layers = [_file(file_or_document, env, problems)]
     else:
-        layers = [_layer("", dict(file_or_document), env, problems)]
+        document = dict(file_or_document)
+        layers = [_layer(name="", document=document, env=env, problems=problems)]
     base = layers[0].folder or Path.cwd()  # the folder that must contain all extended files
     while True:
         extending = layers[-1]  # the layer whose `extends` names the next file
@@ -411,17 +420,11 @@ def _selected(
 ) -> Iterator[dict[str, Any]]:
     """Yield an evaluation for each task that an entry with `select` selects."""
     select = entry["select"]
-    without = select.get("without") or []
     chosen = []
     for task in framework.evaluations:
-        if (
-            select.get("access") in (None, task.about.access)
-            and set(task.about.tags).issuperset(select.get("tags") or [])
-            and set(task.about.tags).isdisjoint(select.get("not_tags") or [])
-            and task.name not in without
-        ):
+        if _is_selected(task, select):
             chosen.append(task.name)
-    for name in without:
+    for name in select.get("without") or []:
         if framework.task(name) is None:
             problems.append(
                 f"{path}.select.without: there is no task "
@@ -437,6 +440,18 @@ def _selected(
         if entry.get("params"):
             evaluation["params"] = deepcopy(entry["params"])
         yield evaluation
+
+
+def _is_selected(task: Task, select: Mapping[str, Any]) -> bool:
+    """Return True if a task meets all conditions of a section `select`."""
+    if select.get("access") not in (None, task.about.access):
+        return False
+    tags = set(task.about.tags)
+    if not tags.issuperset(select.get("tags") or []):
+        return False
+    if not tags.isdisjoint(select.get("not_tags") or []):
+        return False
+    return task.name not in (select.get("without") or [])
 
 
 def _checked_type(

@@ -481,13 +481,13 @@ def _narrow_category_table(calibration: Calibration) -> Table:
     """Return a table of the categories with figures that fits on a screen of 80 columns."""
     rows = []
     for name, part in calibration.categories.items():
-        if (judge := part.judge) is not None:
+        if part.judge is not None:
             rows.append(
                 [
                     one_line(name, _MAX_CATEGORY_NAME),
                     str(part.items),
-                    _coefficient_text(judge.f1_macro),
-                    _figure_text(judge, "bias"),
+                    _coefficient_text(part.judge.f1_macro),
+                    _figure_text(part.judge, "bias"),
                 ]
             )
     return Table(["category", "items", "macro F1", FIGURE_NAMES["bias"]], rows, numbers=3)

@@ -718,7 +718,14 @@ def citations() -> Citations:
 def run_beside_table(stored: StoredResult, cite: Citations) -> DescribedRun:
     """Return a run for a methods text in which a table has the counts and hashes of all runs."""
     sentences = {**paper_texts()["sentences"], **paper_texts()["sentences_beside_table"]}
-    return DescribedRun(stored.result, stored.config, stored.target, cite, sentences, in_table=True)
+    return DescribedRun(
+        stored.result,
+        stored.config,
+        stored.target,
+        cite=cite,
+        sentences=sentences,
+        in_table=True,
+    )
 
 
 def run_of_pack(stored: StoredResult, cite: Citations) -> DescribedRun:
@@ -726,7 +733,13 @@ def run_of_pack(stored: StoredResult, cite: Citations) -> DescribedRun:
     sentences = {**paper_texts()["sentences"], **pack_texts()["sentences"]}
     files = listed_checksums(RunDir(stored.folder))
     return DescribedRun(
-        stored.result, stored.config, stored.target, cite, sentences, files, in_table=True
+        stored.result,
+        stored.config,
+        stored.target,
+        cite=cite,
+        sentences=sentences,
+        files=files,
+        in_table=True,
     )
 
 
@@ -808,11 +821,11 @@ def pack_of(
     for area, numbers in form.get("areas", {}).items():
         areas.append(Area(area, [item for item in items if item.number in numbers]))
     return Pack(
-        form["title"],
-        subject,
-        about,
-        warnings,
-        items,
+        title=form["title"],
+        subject=subject,
+        about=about,
+        warnings=warnings,
+        items=items,
         references=cite.listed(),
         areas=areas,
         runs=runs,

@@ -529,7 +529,8 @@ def histogram(
             descriptions.append(value_bin.text(axis))
     for mark in marks:
         descriptions.append(mark.text(axis))
-    if left_out := len(values) - len(finite):
+    left_out = len(values) - len(finite)
+    if left_out:
         descriptions.append(f"{left_out} that are not numbers are left out")
     return Drawing(title, "; ".join(descriptions) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
 

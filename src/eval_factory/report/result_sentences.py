@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.core import formats, results
 from eval_factory.core.formats import counted, money
@@ -227,16 +227,24 @@ def missing_scores(result: results.TaskResult) -> str:
     return sentence
 
 
-def problem_counts(instances: results.Instances) -> Iterator[tuple[int, str, str]]:
-    """Yield (number of instances, description, name of the sign) of each kind of problem.
+class ProblemCount(NamedTuple):
+    """The number of instances with one kind of problem."""
 
-    The most severe problem comes first. The sign marks the instances in the table of the page.
+    instances: int
+    description: str  # such as `answered with nothing at all`
+    sign: str  # the name of the sign that marks these instances in the table of the page
+
+
+def problem_counts(instances: results.Instances) -> Iterator[ProblemCount]:
+    """Yield the count of each kind of problem that occurred; the most severe problem comes first.
+
+    `SIGNS` has the kinds of problems.
     """
     for name, sign in sorted(SIGNS.items(), key=lambda item: item[1].severity):
         if sign.trouble and sign.count is not None:
             count = getattr(instances, sign.count)
             if count:
-                yield count, sign.trouble, name
+                yield ProblemCount(count, sign.trouble, name)
 
 
 def floor_sentence(result: results.TaskResult) -> str:

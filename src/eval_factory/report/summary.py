@@ -243,7 +243,8 @@ def markdown_report(result: TaskResult) -> str:
     """Return report.md: GitHub-flavoured Markdown that ends with a line break."""
     validity = result.validity
     notes = [f"- {prose(note)}" for note in validity.notes[:MAX_NOTES]]
-    if (hidden := len(validity.notes) - MAX_NOTES) > 0:
+    hidden = len(validity.notes) - MAX_NOTES
+    if hidden > 0:
         notes.append(
             f"- {counted(hidden, 'more note')}: `validity.notes` in `evaluation_config.yaml`"
         )
@@ -293,7 +294,8 @@ def _headline_lines(result: TaskResult) -> Iterator[str]:
             interval = f", 95 % interval {_interval_text(score)}"
         count = counted(score.stats.count, "instance")
         yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {count}"
-        if (corrected := result_sentences.corrected_score(result)) is not None:
+        corrected = result_sentences.corrected_score(result)
+        if corrected is not None:
             yield ""
             yield f"Corrected for a known defect: **{formats.score(corrected.value)}**"
     yield ""
