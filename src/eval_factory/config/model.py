@@ -272,7 +272,8 @@ RESERVED_HEADERS = {
 }
 """A header that the user must not set -> the reason."""
 _VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")  # `${NAME}`
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")  # a token of RFC 9110
+# a token of RFC 9110, such as `X-Team`
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")
 
 
 def _sendable_headers(headers: dict[str, str]) -> dict[str, str]:
@@ -440,7 +441,7 @@ class StopWhen(StrictModel):
 
     @property
     def rules(self) -> dict[str, Any]:
-        """The rules that are set. A valid configuration has at most one rule."""
+        """The rules that are set, by their names. A valid configuration has at most one rule."""
         rules = {
             "half_width": self.half_width,
             "beats_floor": self.beats_floor,

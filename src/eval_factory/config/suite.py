@@ -367,6 +367,7 @@ def _merged_section(
         framework: all tasks and defaults.
         problems: the list to which the problems of the layers are added.
     """
+    # Each check is made of all layers before the next check, so the problems are in this order.
     well_formed = []
     for layer in layers:
         # These problems do not concern the content of `params` and of endpoints.

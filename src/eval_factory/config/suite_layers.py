@@ -399,7 +399,10 @@ def _absolute_paths(
 def _evaluations(
     entries: Sequence[Any], framework: Framework, problems: list[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the evaluations of a layer, each with its name and its task."""
+    """Yield the evaluations of a layer, each with its `name`, its `type` (the task) and `params`.
+
+    An entry with `select` becomes several evaluations.
+    """
     for number, entry in enumerate(entries):
         path = f"{TOP}.evaluations[{number}]"
         if isinstance(entry, str):  # The name of a task is a short form.

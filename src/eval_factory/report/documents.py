@@ -274,7 +274,7 @@ def usage(record: results.Usage) -> dict[str, Any]:
 
 
 def _roles(spent: results.SpentByRole) -> dict[str, Any]:
-    """Return the figures by role; an empty mapping if only the evaluated model was asked."""
+    """Return the key `roles` with the figures by role; nothing if only the model was asked."""
     # The figures of the only role would equal the total.
     if dict(spent.roles) == {results.MODEL_ROLE: spent.total}:
         return {}

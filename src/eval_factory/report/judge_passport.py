@@ -168,8 +168,8 @@ class JudgePassport:
     def _agreement_sentence(self) -> str:
         """Return a sentence about the judge's agreement, or about why no agreement is shown."""
         calibration = self.found
-        judge = calibration.total.judge
-        physicians = calibration.total.physicians
+        judge_figures = calibration.total.judge
+        physician_figures = calibration.total.physicians
         if calibration.always is not None:
             decision = "not met"
             if calibration.always:
@@ -178,24 +178,26 @@ class JudgePassport:
                 f"The judge said {decision!r} of everything: "
                 "nothing shows that it can tell good from bad."
             )
-        if calibration.physicians == 1:
+        number_of_physicians = calibration.physicians
+        if number_of_physicians == 1:
             return (
                 "Only one physician labelled: how far physicians agree with each other, which is "
                 "the most that a judge can reach, is not known."
             )
-        if judge is None or physicians is None or calibration.gap.ci_low is None:
+        if judge_figures is None or physician_figures is None or calibration.gap.ci_low is None:
             conversations = formats.counted(calibration.conversations, "conversation")
             return (
                 f"{conversations} cannot show how far the judge agrees with the physicians: "
                 "too few, or all decisions are equal."
             )
         if self.agreement == NOT_SHOWN:
-            kappa = f"kappa {_with_interval(physicians.kappa)}"
+            kappa = f"kappa {_with_interval(physician_figures.kappa)}"
             return (
                 "The physicians' own agreement is not shown to be better than chance "
                 f"({kappa}): these labels cannot show how good the judge is."
             )
-        return f"{_AGREEMENT_SENTENCES[self.agreement]} ({self._gap_text(judge, physicians)})."
+        gap_text = self._gap_text(judge_figures, physician_figures)
+        return f"{_AGREEMENT_SENTENCES[self.agreement]} ({gap_text})."
 
     def _gap_text(self, judge: Figures, physicians: Figures) -> str:
         """Return the agreements of the judge and of the physicians, and their difference."""
@@ -354,7 +356,7 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
             "sha256": passport.labels_sha256,
             "items": total["items"],
             "labels": total["labels"],
-            "physicians": calibration["physicians"],
+            "physicians": calibration["physicians"],  # their number
             "conversations": calibration["conversations"],
         },
         "asked": fields["asked"],

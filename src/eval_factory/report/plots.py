@@ -226,25 +226,18 @@ def interval_plot(
     if score.interval:
         score_text += ", a 95 % interval"
     descriptions = [score_text]
-    y = middle + 30  # the y coordinate of the first row below the score
-    labels: list[Shape] = []
-    for mark, on_the_right in _mark_rows(axis, marks):
-        x = axis.x(mark.value)
-        text = mark.text(axis)
-        shapes.append(drawing.line(x, top, x, y, "second", _LINE_WIDTH, dashed=True))
-        # The line ends at a triangle that points up.
-        triangle = ((x, y - 6), (x + 6, y + 6), (x - 6, y + 6))
-        shapes.append(drawing.polygon(triangle, "second", text))
-        labels.append(_text_beside(axis, x, y, text, on_the_right=on_the_right))
-        descriptions.append(text)
-        y += ROW_HEIGHT
-    shapes += labels  # The labels come after all lines, so that no line is drawn over a label.
+    first_row_y = middle + 30  # the y coordinate of the first row below the score
+    mark_rows = _mark_rows(axis, marks)
+    shapes += _mark_shapes(axis, mark_rows, top, first_row_y)
+    for mark, _ in mark_rows:
+        descriptions.append(mark.text(axis))
     if bounds is not None:
         bounds_text = " ... ".join(map(axis.number, bounds))
         text = f"missing answers all wrong ... all right: {bounds_text}"
         left, right = map(axis.x, bounds)
         shapes += _hatched_shapes(left, right, middle - 11, height=22.0, title=text)
-        # a small hatched box in front of the text, as in a legend
+        # In the last row, a small hatched box is in front of the text, as in a legend.
+        y = first_row_y + ROW_HEIGHT * len(marks)
         shapes += _hatched_shapes(axis.left, axis.left + 24.0, y - 6, height=12.0)
         shapes.append(_text_beside(axis, axis.left + 20, y, text, on_the_right=True))
         descriptions.append(text)
@@ -454,6 +447,31 @@ def _mark_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
     # Each text is on the side of its mark that has more space.
     middle = (axis.left + axis.right) / 2
     return [(mark, axis.x(mark.value) < middle) for mark in right_to_left]
+
+
+def _mark_shapes(
+    axis: Axis, rows: Sequence[tuple[Mark, bool]], top: float, first_row_y: float
+) -> list[Shape]:
+    """Return a dashed line, a triangle and a text for each mark.
+
+    Args:
+        axis: the axis of the plot.
+        rows: the marks in the order of their rows, as `_mark_rows` returns them.
+        top: the y coordinate at which the lines begin.
+        first_row_y: the y coordinate of the first row.
+    """
+    lines: list[Shape] = []
+    texts: list[Shape] = []
+    for number, (mark, on_the_right) in enumerate(rows):
+        x = axis.x(mark.value)
+        y = first_row_y + ROW_HEIGHT * number
+        text = mark.text(axis)
+        lines.append(drawing.line(x, top, x, y, "second", _LINE_WIDTH, dashed=True))
+        # The line ends at a triangle that points up.
+        triangle = ((x, y - 6), (x + 6, y + 6), (x - 6, y + 6))
+        lines.append(drawing.polygon(triangle, "second", text))
+        texts.append(_text_beside(axis, x, y, text, on_the_right=on_the_right))
+    return [*lines, *texts]  # The texts come last, so that no line is drawn over a text.
 
 
 def _text_beside(axis: Axis, x: float, y: float, text: str, *, on_the_right: bool) -> Shape:

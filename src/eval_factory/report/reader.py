@@ -57,6 +57,9 @@ SCORE_COLUMNS: Mapping[str, str] = {
     "bound_high": NUMBER,
     "reportable": FLAG,
 }
+"""The columns of `scores_frame` -> their pandas types. `n` is the number of instances; `main` marks
+the main score. docs/python.md describes all columns.
+"""
 INSTANCE_COLUMNS: Mapping[str, str] = {
     "id": TEXT,
     "split": TEXT,
@@ -77,8 +80,8 @@ INSTANCE_COLUMNS: Mapping[str, str] = {
     "cluster": TEXT,
     "signs": ANY,
 }
-"""The fields of `InstanceRecord` that are columns. The columns of metrics, judges and categories
-follow them.
+"""The fields of `InstanceRecord` that are columns -> their pandas types. The columns of metrics,
+judges and categories follow them.
 """
 JUDGE_PREFIX = "judge."  # begins the column of a judge's ratings
 CATEGORY_PREFIX = "extra."  # begins the column of a category, and its field in instances.jsonl

@@ -44,6 +44,7 @@ def write_inspect_log(stored: StoredResult, folder: Path, *, with_texts: bool) -
     # A log must have a time. If the time is unknown, use one that is clearly not the time of a run.
     created = stored.result.provenance.started_at or "1970-01-01T00:00:00Z"
     # As in Inspect, the name of the file has the time (with its zone), the task and an id.
+    # `2026-11-28T10:00:00Z` and `pubmed_qa` become `2026-11-28T10-00-00-00-00-pubmed-qa`.
     name = f"{created.replace('Z', '+00-00')}_{stored.result.task}"
     name = re.sub(r"[^A-Za-z0-9-]+", "-", name).strip("-")
     path = folder / f"{name}_{digest[:_ID_LENGTH]}.json"

@@ -564,7 +564,10 @@ class InstancePacker:
         self._blocks.append(compressed_block(self.run, str(len(self._blocks)), lines))
 
     def _row(self, record: InstanceRecord, beginning: str) -> dict[str, Any]:
-        """Return the row of the index for an instance. The prompt is shown without `beginning`."""
+        """Return the row of the index for an instance, with the keys that page.js reads.
+
+        The prompt is shown without `beginning`, with which all prompts begin.
+        """
         pair = {}
         if record.id in self.pairs:
             pair["pair"] = self.pairs[record.id]
@@ -607,7 +610,7 @@ class InstancePacker:
     def _detail(self, record: InstanceRecord) -> dict[str, Any]:
         """Return the details of an instance, which the page shows when the instance is opened.
 
-        Empty fields are left out.
+        The keys are those that page.js reads. Empty fields are left out.
         """
         detail: dict[str, Any] = {
             "metrics": dict(record.metrics),
