@@ -289,7 +289,13 @@ def export_sheets(
 
     folder = one_run(folder, "annotate export")
     exported = workflow.export_sheets(
-        folder, out, count, raters, seed=seed, kind=kind, with_reference=not no_reference
+        folder,
+        out,
+        count=count,
+        raters=raters,
+        seed=seed,
+        kind=kind,
+        with_reference=not no_reference,
     )
     sample = exported.sample
     answer_count = len(sample.stratum_of)  # of all answers from which the sample was drawn

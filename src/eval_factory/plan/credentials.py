@@ -120,7 +120,7 @@ def credentials_of(
     """
     endpoints = list(endpoints)
     services = services_in(env)
-    oauth_variables, values = _variables_of(endpoints, env)
+    oauth_variables, values = _read_variables(endpoints, env)
     report = CredentialsReport(added_keys=_stripped_values(values, env))
     model_origins = _model_origins(endpoints)
     without_key: list[EndpointSettings] = []  # endpoints without a required key
@@ -192,7 +192,7 @@ def _placeholder_lines(
             )
 
 
-def _variables_of(
+def _read_variables(
     endpoints: Iterable[EndpointSettings], env: Mapping[str, str]
 ) -> tuple[set[str], dict[str, str | None]]:
     """Return the names of the OAuth variables, and a dict from the name of a variable to its value.

@@ -293,7 +293,10 @@ def _scenario_arguments(evaluation: Evaluation) -> dict[str, str | int]:
 
 
 def _adapter_of(endpoint: ApiEndpoint, *, with_logprobs: bool) -> Adapter:
-    """Return the user's changes to requests; `with_logprobs`: True to request log probabilities."""
+    """Return the user's changes to requests (`adapter_config`, which is not HELM's adapter).
+
+    `with_logprobs`: True to request log probabilities.
+    """
     adapter = Adapter(**endpoint.adapter_config.model_dump(exclude={"use_nvcf"}))
     if not with_logprobs:
         return adapter

@@ -255,7 +255,8 @@ def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
     for planned in cells:
         # a cell does not count if its files are missing or damaged
         with suppress(sqlite3.Error, OSError, YamlError, UnicodeDecodeError, KeyError, TypeError):
-            if MODEL_ROLE in read_roles(planned.plan.rundir.cache_db):
+            answered_roles = read_roles(planned.plan.rundir.cache_db)
+            if MODEL_ROLE in answered_roles:
                 run_config = parse_own(planned.plan.rundir.run_config.read_text(encoding="utf-8"))
                 urls_of_last_run = set(urls_in(run_config["target"]["api_endpoint"]["url"]))
                 if not urls_of_last_run.isdisjoint(planned.plan.model.urls):

@@ -36,8 +36,8 @@ def show_logs(
         ConfigError: `wanted` does not name exactly one cell.
         PrerequisiteError: the cell has no logs, and `follow` is False.
     """
-    tails: dict[Path, LineTail] = {}
-    last_shown: LineTail | None = None
+    tails: dict[Path, LineTail] = {}  # reads the new lines of each log
+    last_shown: LineTail | None = None  # the log of the last line that was written
     while True:
         status = reader.read_status()
         cell = find_cell(status, wanted)

@@ -211,7 +211,8 @@ def _cell_lines(
         file = suite.folder.cell_config(cell.target, cell.evaluation)
         yield f"  {shlex.join(['eval-factory', 'run_eval', '--run_config', str(file)])}"
         yield f"  {shlex.join(command_line(planned_cell.plan, debug=debug))}"
-        for text in cells[planned_cell.number].missing:
+        checked_cell = cells[planned_cell.number]  # the number is the position in the suite
+        for text in checked_cell.missing:
             yield "  would stop: " + text.replace("\n", "\n  ")
 
 

@@ -75,7 +75,11 @@ class CellReport(FinishedCell):
     def of(
         cls, cell: Cell, status: RunStatus, reason: str | None, attempts: int = 0, **fields: Any
     ) -> CellReport:
-        """Return a report of this cell. `fields`: the fields that only a `CellReport` has."""
+        """Return a report of this cell.
+
+        `attempts`: the number of times that the cell was started. `fields`: the fields that only a
+        `CellReport` has.
+        """
         return cls(cell.target, cell.evaluation, status, cell.folder, reason, attempts, **fields)
 
 

@@ -341,7 +341,9 @@ class SuiteReader:
             return status
         # A wave is a submitted job array. Slurm is asked only if a wave is open: its file with keys
         # then still exists.
-        states = self._jobs() if store.has_open_waves() else {}
+        states: Mapping[str, RunState] | None = {}
+        if store.has_open_waves():
+            states = self._run_states()  # None: Slurm does not answer
         if states and status.state != RUNNING:
             # This process has not locked the suite. Another command may be submitting jobs now, and
             # its new file with keys must stay: only older files are deleted.
@@ -363,7 +365,7 @@ class SuiteReader:
                 cells.append(cell)
         return replace(status, cells=tuple(cells))
 
-    def _jobs(self) -> Mapping[str, RunState] | None:
+    def _run_states(self) -> Mapping[str, RunState] | None:
         """Return the state of each run in Slurm, at most `_INTERVAL_S` seconds old.
 
         Returns None if Slurm does not answer.
