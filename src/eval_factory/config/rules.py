@@ -534,8 +534,9 @@ def _media_and_rubric_problems(evaluation: Evaluation) -> Iterator[str]:
         yield f"{_EXTRA}.max_image_side: {task.name} shows no pictures; {_LEAVE_OUT}"
     if extra.keep_image_metadata and task.helm.media is None and is_indexed:
         yield f"{_EXTRA}.keep_image_metadata: {task.name} sends no files; {_LEAVE_OUT}"
-    has_own_rubric = task.helm.rubric and task.helm.upstream is HELM
-    if extra.judge_passport is not None and not has_own_rubric:
+    # medhelm asks the judges of a rubric with prompts of its own.
+    has_own_judge_prompt = task.helm.rubric and task.helm.upstream is HELM
+    if extra.judge_passport is not None and not has_own_judge_prompt:
         yield (
             f"{_EXTRA}.judge_passport: a passport belongs to a judge that eval-factory's own "
             f"prompt asks about criteria, and {task.name} has no such judge; leave it out"

@@ -235,6 +235,7 @@ def _members(archive_path: Path, limit: int) -> Generator[tuple[tarfile.TarFile,
         # The archive also has headers. 4 MiB plus an eighth of `limit` are allowed for them.
         max_size_of_headers = (4 << 20) + limit // 8
         bounded: Any = _Bounded(zipped, limit + max_size_of_headers)
+        # `r:` is the mode for a tar file without compression: `zipped` has decompressed it already.
         # The `with` statement above closes the file.
         archive = tarfile.open(fileobj=bounded, mode="r:")  # noqa: SIM115
         while (member := archive.next()) is not None:

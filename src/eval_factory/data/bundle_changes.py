@@ -91,6 +91,7 @@ class Staging:
         """
         manifest = read_manifest(self.root) if (self.root / MANIFEST).is_file() else Manifest()
         files = manifest.file_by_path()
+        # dict from (id, configuration) to the entry
         hub = {(entry.id, entry.config): entry for entry in manifest.hub}
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for entry in self.hub:

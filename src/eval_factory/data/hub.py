@@ -361,7 +361,8 @@ def _name_the_splits(folder: Path, config: str) -> None:
 
 def _fetch_error(name: str, endpoint: str, error: Exception) -> FetchError:
     """Return a FetchError with a message for the user about an error of the Hub's library."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    response = getattr(error, "response", None)
+    status = getattr(response, "status_code", None)  # None if there was no response
     if type(error).__name__ == "OfflineModeIsEnabled":
         return FetchError(f"{name}: HF_HUB_OFFLINE is set; unset it to pull")
     # A plain OSError comes from this machine, such as from a full disk. The errors of HTTP
@@ -383,5 +384,5 @@ def datasets_cache(env: Mapping[str, str]) -> Path:
     return Path(home).expanduser() / DATASETS
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # in the process that `_build_by_script` starts
     _run_script(*json.loads(sys.argv[1]))

@@ -307,19 +307,19 @@ def load_sources() -> Sources:
 AUGMENTATION = "data_augmentation"  # the argument of a run entry that names a perturbation of HELM
 
 
-def name_in_table(task_read: Task, framework: Framework, sources: Sources) -> str | None:
+def name_in_table(task_to_run: Task, framework: Framework, sources: Sources) -> str | None:
     """Return the name of the table's entry with the data that a task reads.
 
     For a run entry of HELM, the name of a task that reads the same data is returned. Returns None
     if there is no entry.
     """
-    if not task_read.helm.is_run_entry:
-        if task_read.name not in sources.tasks:
+    if not task_to_run.helm.is_run_entry:
+        if task_to_run.name not in sources.tasks:
             return None
-        return task_read.name
+        return task_to_run.name
     candidates = []
     for task in framework.evaluations:
-        if task.name in sources.tasks and _reads_same_data(task, task_read):
+        if task.name in sources.tasks and _reads_same_data(task, task_to_run):
             candidates.append(task)
     # Tasks with more fixed parameters come first: med_dialog_icliniq before med_dialog.
     candidates.sort(key=lambda task: len(task.helm.fixed_parameters or {}), reverse=True)
@@ -330,7 +330,8 @@ def name_in_table(task_read: Task, framework: Framework, sources: Sources) -> st
 
 def _reads_same_data(task: Task, entry: Task) -> bool:
     """Return True if the run entry reads the same data as the task."""
-    if entry.helm.run_spec != task.helm.run_spec and entry.helm.scenario != task.helm.scenario:
+    has_same_run_spec = entry.helm.run_spec == task.helm.run_spec
+    if not has_same_run_spec and entry.helm.scenario != task.helm.scenario:
         return False
     for name, rule in task.helm.parameters.items():
         value = entry.helm.arguments.get(name)
@@ -342,14 +343,14 @@ def _reads_same_data(task: Task, entry: Task) -> bool:
 
 
 def sources_of(
-    task_read: Task, framework: Framework, values: Mapping[str, str | None], sources: Sources
+    task_to_run: Task, framework: Framework, values: Mapping[str, str | None], sources: Sources
 ) -> TaskSources:
     """Return the data that a task reads with these values of its parameters.
 
     If the table has no entry for the task, only the data of its perturbations are returned.
     """
-    name = name_in_table(task_read, framework, sources)
-    task = TaskSources(scenario=task_read.helm.scenario) if name is None else sources.tasks[name]
+    name = name_in_table(task_to_run, framework, sources)
+    task = TaskSources(scenario=task_to_run.helm.scenario) if name is None else sources.tasks[name]
     perturbations = []
     for key, perturbation in sources.perturbations.items():
         if values.get(AUGMENTATION) in perturbation.augmentations:
@@ -369,17 +370,17 @@ def requested_sources(text: str, sources: Sources) -> TaskSources | None:
     if not is_run_entry(text, framework):
         return sources.requested(text)
     problems: list[str] = []
-    task_read = None
+    task_to_run = None
     for upstream in UPSTREAMS.values():  # the first upstream that has the run spec is used
-        if task_read is None:
-            task_read = task_of_run_entry(text, framework, problems, upstream)
-    if task_read is None:
+        if task_to_run is None:
+            task_to_run = task_of_run_entry(text, framework, problems, upstream)
+    if task_to_run is None:
         raise ConfigError(problems[:1])  # each upstream may add a problem; one is enough
-    task = sources_of(task_read, framework, task_read.helm.arguments, sources)
+    task = sources_of(task_to_run, framework, task_to_run.helm.arguments, sources)
     for perturbation in task.perturbations:
         reason = sources.perturbations[perturbation].reason
         if reason is not None:
             raise ConfigError(f"{text}: cannot be pulled: {reason}; pull it without {AUGMENTATION}")
-    if name_in_table(task_read, framework, sources) is None and not task.perturbations:
+    if name_in_table(task_to_run, framework, sources) is None and not task.perturbations:
         raise ConfigError(f"{text}: 'eval-factory data pull' does not know which data it needs")
     return task

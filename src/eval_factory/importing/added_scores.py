@@ -128,7 +128,7 @@ def with_reader_score(result: TaskResult) -> TaskResult | None:
     for record in result.instances:
         value = reader_value(record)
         if value is not None:
-            values[record.id, record.trial, None] = value
+            values[record.id, record.trial, None] = value  # None: not perturbed
             clusters[record.id] = record.cluster or record.id
         elif record.completion is not None and record.error is None:
             return None  # this answer has no value: a score of the other answers would mislead

@@ -124,6 +124,7 @@ class _SampleIndex:
     """The index of a file of samples. The texts of the samples stay in the file."""
 
     path: Path
+    # name of the evaluation -> key of the sample -> lines of the sample
     by_evaluation: dict[str, dict[_SampleKey, _SampleLines]] = field(default_factory=dict)
     unmatched_lines: int = 0  # the number of lines that belong to no evaluation of the record
 

@@ -59,6 +59,7 @@ def read(folder: Path) -> ForeignRun:
             continue
         if metric.helm_mean is None or not metric.values:
             continue
+        # `name` is the metric alone; `label` is unique, and may have the split: `f1@test`.
         higher_is_better = facts_of(metric.name).higher_is_better
         reported[metric.label] = ReportedValue(metric.helm_mean, higher_is_better=higher_is_better)
         values_by_metric[metric.label] = metric.values

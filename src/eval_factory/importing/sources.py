@@ -296,7 +296,7 @@ class Archive:
         import zstandard  # Imported here, because only archives with zstd need this package.
 
         # An entry consists of its local header, its name, an extra field, and the packed content.
-        # The header states the lengths of the name and of the extra field.
+        # The last four bytes of the header state the lengths of the name and of the extra field.
         self._file.seek(entry.header_offset)
         header = self._file.read(_LOCAL_HEADER_BYTES)
         if not header.startswith(_LOCAL_HEADER_BEGINS):

@@ -274,8 +274,10 @@ def orders_of(question_id: str, choices: Sequence[str], max_orders: int) -> list
     # S311 is about secrets, and an order is no secret.
     rng = random.Random(seed)  # noqa: S311
     orders = {original: None}  # a dict, because a set does not preserve the sequence of its entries
-    while len(orders) < min(max_orders, math.factorial(count)):
-        orders[tuple(rng.sample(original, count))] = None
+    number_wanted = min(max_orders, math.factorial(count))
+    while len(orders) < number_wanted:
+        random_order = tuple(rng.sample(original, count))
+        orders[random_order] = None
     return list(orders)
 
 

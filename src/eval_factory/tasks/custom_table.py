@@ -382,7 +382,7 @@ class RightAnswerCheck:
         incorrect answers are letters, the right answer must be a letter too.
 
         Args:
-            label: the row, for messages.
+            label: the beginning of messages, to which the name of the column or field is added.
             prompt: the row's prompt.
             correct: the right answer.
             incorrect: the wrong answers.

@@ -147,7 +147,7 @@ class FrameworkInfo(_Record):
     """The description of the harness, which is HELM as eval-factory runs it."""
 
     name: str  # the start of names in `config.type`, such as `helm.NAME`
-    pkg_name: str
+    pkg_name: str  # the name of the Python package
     full_name: str
     description: str
     url: str
@@ -368,14 +368,14 @@ class About(_Record):
 
     tags: tuple[str, ...]
     access: Literal["public", "gated", "private", "unknown"]
-    source: str
+    source: str  # a text that says where the data come from, such as `Hugging Face owner/name`
     instances: int | None  # the number of instances; None if it is not known
     # the data on which eval-factory's authors ran the task
     tried: Literal["real data", "invented data"] | None = None
     notes: tuple[str, ...] = ()
-    licence: str | None = None
-    revision: str | None = None
-    size_mb: float | None = None
+    licence: str | None = None  # of the data
+    revision: str | None = None  # of the data
+    size_mb: float | None = None  # of the data, in megabytes
     published: str | None = None
     """The month (`YYYY-MM`) by which the paper or the data were public; None if it is not known."""
     copies: tuple[str, ...] = ()
@@ -454,9 +454,9 @@ class Task(_Record):
 class _Defaults(_Record):
     """The global defaults, for all tasks."""
 
-    command: str
-    config: dict[str, Any]
-    target: dict[str, Any]
+    command: str  # a Jinja template of the command that runs helm-run
+    config: dict[str, Any]  # the defaults of the section `config` of a run config
+    target: dict[str, Any]  # the defaults of the section `target` of a run config
     suite: dict[str, Any]  # the defaults of a suite's config
     serve: dict[str, Any]  # the defaults of a target's server
 
