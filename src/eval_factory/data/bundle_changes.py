@@ -89,10 +89,12 @@ class Staging:
             PrerequisiteError: a staged path clashes with a path of the bundle, or a folder cannot
                 be written to.
         """
-        manifest = read_manifest(self.root) if (self.root / MANIFEST).is_file() else Manifest()
-        files = manifest.file_by_path()
+        old_manifest = Manifest()
+        if (self.root / MANIFEST).is_file():
+            old_manifest = read_manifest(self.root)
+        files = old_manifest.file_by_path()
         # dict from (id, configuration) to the entry
-        hub = {(entry.id, entry.config): entry for entry in manifest.hub}
+        hub = {(entry.id, entry.config): entry for entry in old_manifest.hub}
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for entry in self.hub:
             old = hub.get((entry.id, entry.config))

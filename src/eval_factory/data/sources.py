@@ -48,9 +48,8 @@ def relative_path(text: str) -> str:
         raise ValueError(f"'{printable(text)}' is not a plain relative path")
     if len(parts[0]) == 2 and parts[0][1] == ":":  # `C:`
         raise ValueError(f"'{printable(text)}' names a drive")
-    if len(text.encode()) > _MAX_PATH_SIZE or any(
-        len(part.encode()) > _MAX_NAME_SIZE for part in parts
-    ):
+    has_long_part = any(len(part.encode()) > _MAX_NAME_SIZE for part in parts)
+    if has_long_part or len(text.encode()) > _MAX_PATH_SIZE:
         raise ValueError(f"'{printable(text)[:60]}...' is too long for a path")
     return text
 

@@ -193,7 +193,8 @@ def _conversation(row: Mapping[str, Any]) -> Conversation:
 
 def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the problems of a row of conversations."""
-    yield from message_problems(MESSAGES, row.get(MESSAGES), is_strict=True, pictures=True)
+    messages = row.get(MESSAGES)
+    yield from message_problems(MESSAGES, messages, is_strict=True, may_name_pictures=True)
     for name in (ID, CLUSTER):
         if row.get(name) is not None:
             yield from name_problems(name, row[name])

@@ -162,7 +162,7 @@ class PictureCheck:
 
 
 QUASI_METRICS = ("quasi_exact_match", "quasi_prefix_exact_match")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = str.maketrans("", "", string.punctuation)  # for `translate`, which removes it
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
@@ -224,6 +224,17 @@ def header_of(path: Path, dataset_file: Path, findings: file_problems.Findings) 
     return header
 
 
+def _is_plain_name(name: str, format_spec: str | None, conversion: str | None) -> bool:
+    """Return True if braces contain only a name: `{name}`.
+
+    Python formats also allow `{row.cell}`, `{row[0]}`, `{0}`, `{name:>5}` and `{name!r}`.
+    """
+    if format_spec or conversion:
+        return False
+    has_special_character = re.search(r"[.\[\]{}]", name) is not None
+    return bool(name) and not has_special_character and not name.isdigit()
+
+
 def columns_of_prompt(
     path: Path, prompt_file: Path, findings: file_problems.Findings
 ) -> list[str] | None:
@@ -240,19 +251,17 @@ def columns_of_prompt(
         return None
     columns: list[str] = []
     try:
-        for _, name, form, conversion in string.Formatter().parse(text):
-            if name is None:
+        for _text, name, format_spec, conversion in string.Formatter().parse(text):
+            if name is None:  # the text after the last braces
                 continue
-            # Python formats also allow `{row.cell}`, `{row[0]}` and `{0}`.
-            is_column_name = name and not re.search(r"[.\[\]{}]", name) and not name.isdigit()
-            if is_column_name and not form and not conversion:
+            if _is_plain_name(name, format_spec, conversion):
                 columns.append(name)
                 continue
             in_braces = name
             if conversion:
                 in_braces += f"!{conversion}"
-            if form:
-                in_braces += f":{form}"
+            if format_spec:
+                in_braces += f":{format_spec}"
             line = file_problems.line_of(text, "{" + in_braces)
             findings.problems.append(
                 f"{prompt_file}: line {line}: {{{in_braces}}} is not the name of a column;"
@@ -294,7 +303,8 @@ def check_columns(
             )
         if name in (CORRECT, INCORRECT):
             findings.notes.append(f"the prompt holds {{{name}}}, so the model sees the answers")
-    if columns is not None and not columns and not picture_columns(header):
+    names_no_column = columns is not None and not columns
+    if names_no_column and not picture_columns(header):
         findings.problems.append(
             f"{prompt_file}: names no column in braces, so every instance would be the same"
         )
@@ -368,6 +378,7 @@ class RightAnswerCheck:
             question: a value that is equal for equal questions.
             correct: the right answer; None if the data have none.
         """
+        # `setdefault` stores the number of the first row, and returns it for later rows.
         first = self._first_rows.setdefault(question, number)
         if first != number:
             self._repeated.append((first, number))

@@ -259,7 +259,8 @@ def _criteria_problems(text: str, form: JuryForm) -> Iterator[str]:
     HELM reads the criteria from the prompt, so criteria in benchmark.yaml must be the same.
     """
     placeholder = f"{{{CRITERIA_PLACEHOLDER}}}"
-    if form.criteria and placeholder in text and _CRITERIA_BLOCK.search(text):
+    is_placeholder_filled = bool(form.criteria) and placeholder in text
+    if is_placeholder_filled and _CRITERIA_BLOCK.search(text):
         yield (
             f"line {line_of(text, placeholder)}: {placeholder} is replaced by text with "
             "<rubric_criteria>, which the prompt has already; delete one of the two"
@@ -291,7 +292,8 @@ def _criteria_problems(text: str, form: JuryForm) -> Iterator[str]:
             f"line {line}: the criterion {name!r} must have a list of fields, 'score' among them; "
             f"write {example}"
         )
-    if not wrong_criteria and form.criteria and criteria.keys() != form.criteria.keys():
+    has_other_criteria = bool(form.criteria) and criteria.keys() != form.criteria.keys()
+    if has_other_criteria and not wrong_criteria:
         yield (
             f"line {line_of(text, '<rubric_criteria>')}: <rubric_criteria> names "
             f"{', '.join(criteria)}, and the jury's metric has the criteria "

@@ -346,7 +346,7 @@ def name_problems(label: str, value: Any) -> Iterator[str]:
 
 
 def message_problems(
-    label: str, value: Any, *, is_strict: bool, pictures: bool = False
+    label: str, value: Any, *, is_strict: bool, may_name_pictures: bool = False
 ) -> Iterator[str]:
     """Yield the problems of a row's messages.
 
@@ -355,7 +355,7 @@ def message_problems(
         value: the value of the field.
         is_strict: True: report everything that looks like a mistake (a user's own file). False:
             report only mistakes that prevent a score (published data).
-        pictures: True if messages may name pictures.
+        may_name_pictures: True if the user's messages may name pictures.
     """
     if not isinstance(value, list) or not value:
         yield f'{label}: must be a list of messages such as [{{"role": "user", "content": "..."}}]'
@@ -372,7 +372,8 @@ def message_problems(
         elif role == SYSTEM and number > 0:
             yield f"{label}.{number}.role: a system message can only be the first"
         content = message.get("content")
-        if isinstance(content, list) and pictures and role == USER:
+        may_be_list = may_name_pictures and role == USER
+        if may_be_list and isinstance(content, list):
             yield from _part_problems(f"{label}.{number}.content", content)
         elif is_strict or not isinstance(content, str):
             yield from text_problems(f"{label}.{number}.content", content)

@@ -155,7 +155,8 @@ def _row_problems(rows: _Rows, entry: FileLayout) -> Iterator[str]:
         has_counted_values = all(
             (row[name] or "").strip() in values for name, values in entry.counted.items()
         )
-        if not has_counted_values or not all(row[name] for name in entry.skipped_if_empty):
+        has_needed_cells = all(row[name] for name in entry.skipped_if_empty)
+        if not has_counted_values or not has_needed_cells:
             continue  # HELM ignores the row
         rows_asked += 1
         yield from (f"{label}, column {name}: is empty" for name in entry.filled if not row[name])

@@ -128,7 +128,8 @@ def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
     rule = "lines have one; all have it or none has"
     content.all_or_none(CATEGORY, [item.category for item in content.rows], rule)
     content.all_or_none(LANGUAGE, [item.language for item in content.rows], rule)
-    if content.rows and not content.problems and all(len(item.labels) < 2 for item in content.rows):
+    nobody_can_be_compared = all(len(item.labels) < 2 for item in content.rows)
+    if nobody_can_be_compared and content.rows and not content.problems:
         content.problems.append(
             f"no line has the decisions of two physicians ({LABELS}): the judge's agreement is "
             "compared with the physicians' agreement"
@@ -175,10 +176,11 @@ def _contradictions(
     for identity, item, line in zip(identities, content.rows, content.lines, strict=True):
         if identity.ids is None:
             continue
-        texts, first = texts_of_ids.setdefault(identity.ids, (identity.texts, line))
+        # `setdefault` stores the texts of the first line, and returns them for later lines.
+        texts, first_line = texts_of_ids.setdefault(identity.ids, (identity.texts, line))
         if texts != identity.texts:
             yield (
-                f"line {line}: has the same id as line {first}, but other texts or another "
+                f"line {line}: has the same id as line {first_line}, but other texts or another "
                 "category; give each item its own id"
             )
             continue
@@ -187,14 +189,13 @@ def _contradictions(
         decisions += zip(item.physicians, item.labels, strict=True)
         for who, decision in decisions:
             key = (identity.ids, who)
-            # `setdefault` stores the first decision, and returns it for later lines.
-            first_decision, first = decisions_of_ids.setdefault(key, (decision, line))
+            first_decision, line_of_first = decisions_of_ids.setdefault(key, (decision, line))
             if first_decision != decision:
                 # The message does not name the physician, because values of fields are not quoted.
                 name = "the judge" if who is None else "a physician"
                 yield (
                     f"line {line}: {name} decides about the same item (id) in another way than "
-                    f"in line {first}; remove one of the two lines"
+                    f"in line {line_of_first}; remove one of the two lines"
                 )
                 break
 

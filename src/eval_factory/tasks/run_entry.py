@@ -190,10 +190,10 @@ def _mistakes_in(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> 
     known = [name for name in spec.parameters if name not in RESERVED_ARGUMENTS]
     known += index.expanders
     for name in entry.arguments:
+        is_known = spec.any_parameter or name in known
         if name in RESERVED_ARGUMENTS:
             yield f"{name} cannot be set in a run entry; {RESERVED_ARGUMENTS[name]}"
-        # `_parsed` has reported an empty name.
-        elif name and name not in known and not spec.any_parameter:
+        elif name and not is_known:  # `_parsed` has reported an empty name
             near = did_you_mean(name, known)
             yield (
                 f"{entry.name} has no parameter {name!r}{near}; "
