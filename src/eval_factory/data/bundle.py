@@ -41,9 +41,22 @@ LOCK = ".lock"  # the name of the lock file of a bundle
 STAGING_PREFIX = ".staging-"  # the beginning of the names of staging folders
 # the name of a staging folder whose change is committed: its files are then moved into the bundle
 COMMIT = ".commit"
-PREPARED_DATASETS = "hf/datasets/"  # the folder of data sets of the Hub
 # names in the top folder of a bundle that the manifest does not list
 _UNLISTED_NAMES = (MANIFEST, LOCK, COMMIT)
+
+# the folders of a bundle
+SCENARIOS = "scenarios"
+HF_HOME = "hf"
+PREPARED_DATASETS = f"{HF_HOME}/datasets/"  # the folder of data sets of the Hub
+NLTK_DATA = "nltk_data"
+TIKTOKEN = "tiktoken"
+FILE_LISTS = "file_lists"
+PRESENTATION = "presentation"
+PERTURBATIONS = "perturbations"
+
+# GitHub lists at most this number of files of a folder. HELM reads no further files, unless the
+# user sets the variable `ALL_FILES` of `core/helm_run_settings.py`.
+LIST_LIMIT = 1000
 
 
 class FileEntry(StrictModel):
@@ -265,20 +278,6 @@ def first_lines(lines: Sequence[str], max_lines: int = 5) -> str:
     """Return the first `max_lines` lines, indented, and the number of further lines."""
     remainder = [f"and {len(lines) - max_lines} more"] if len(lines) > max_lines else []
     return "\n".join(f"  {line}" for line in [*lines[:max_lines], *remainder])
-
-
-# the folders of a bundle
-SCENARIOS = "scenarios"
-HF_HOME = "hf"
-NLTK_DATA = "nltk_data"
-TIKTOKEN = "tiktoken"
-FILE_LISTS = "file_lists"
-PRESENTATION = "presentation"
-PERTURBATIONS = "perturbations"
-
-# GitHub lists at most this number of files of a folder. HELM reads no further files, unless the
-# user sets the variable `ALL_FILES` of `core/helm_run_settings.py`.
-LIST_LIMIT = 1000
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,9 @@ class SourceFile(StrictModel):
     url: str
     sha256: Sha256 | None = None
     upstream: str | None = None
-    """The URL on a branch that HELM itself reads, if `url` is the URL of a commit."""
+    """The URL on a branch that HELM itself reads, if `url` is the URL of a commit. (It is not the
+    name of one of `UPSTREAMS`.)
+    """
     instead: RelativePath | None = None
     """The path of a file that HELM reads in place of this file, if the other file exists."""
     when: str | None = None
@@ -235,8 +237,11 @@ class Sources(StrictModel):
     """A dict from the name of each origin to its address."""
     tasks: dict[str, TaskSources]
     tiktoken: dict[str, SourceFile]
+    """A dict from the name of a vocabulary to its file."""
     nltk: dict[str, Nltk]
+    """A dict from the name of a package of NLTK's data to its zip file."""
     perturbations: dict[str, Perturbation] = {}
+    """A dict from the name of a perturbation of HELM, such as `dialect`, to its files."""
     presentation: Presentation | None = None
 
     def url(self, template: str) -> str:

@@ -77,7 +77,7 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: Dat
     notes = list(run.notes)
     scores, bounds = _scores_and_bounds(run, counts, notes)
     groups = _groups(run, counts)
-    floor = counts.floor()
+    floor = counts.floor()  # the best score without a model
     instances = counts.instances()
     reasons = _not_reportable(run, scores, instances.requested)
     if instances.requested and instances.coverage < min_coverage:
