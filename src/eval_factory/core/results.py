@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
+# `as` with the same name marks a name that other modules import from here.
 from eval_factory.core.asked_again_records import AskedAgain as AskedAgain
 from eval_factory.core.asked_again_records import RightBy
 from eval_factory.core.asked_again_records import Share as Share

@@ -7,6 +7,7 @@ sentences. `statements` finds the sentences that state an option. Finally, `read
 statement counts. The phrases of statements are in `phrases.yml`.
 """
 
+# `as` with the same name marks a name that other packages import from here.
 from eval_factory.reading.reader import VERSION as VERSION
 from eval_factory.reading.reader import Kind as Kind
 from eval_factory.reading.reader import Reading as Reading

@@ -224,7 +224,7 @@ class AskingValues:
             return None
         comparison = paired_difference(
             [self._value_before(unit, before[unit]) for unit in units],
-            list(map(after.__getitem__, units)),
+            [after[unit] for unit in units],
             clusters=self.sources(units),
             scale=self.scale,
         )
@@ -263,7 +263,7 @@ class AskingValues:
         return {
             "right_to_wrong": self.share(was_right, lambda unit: after[unit] < 1.0),
             "wrong_to_right": self.share_right(was_wrong, after),
-            "same_words": self.share(asked_in_same_words, wrong_share.__getitem__),
+            "same_words": self.share(asked_in_same_words, lambda unit: wrong_share[unit]),
         }
 
     def _value_before(self, unit: Unit, first: float) -> float:

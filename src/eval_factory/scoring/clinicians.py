@@ -274,7 +274,7 @@ class RatedResult:
         for key in values:
             number = self.sample.stratum_of.get(key.as_text(), extra_stratum)
             keys_by_stratum[number].append(key)
-        have_shared_sources = len(set(self._sources(values))) < len(values)
+        have_shared_sources = len(set(self.sources_of(values))) < len(values)
         strata = []
         for keys in keys_by_stratum:
             if not keys:
@@ -285,15 +285,16 @@ class RatedResult:
                 if key in people:
                     rated.append(key)
                     pairs.append((people[key], values[key]))
-            stratum = Stratum(list(map(values.__getitem__, keys)), pairs)
+            stratum = Stratum([values[key] for key in keys], pairs)
             if have_shared_sources:
                 stratum = replace(
-                    stratum, sources=self._sources(keys), rated_sources=self._sources(rated)
+                    stratum, sources=self.sources_of(keys), rated_sources=self.sources_of(rated)
                 )
             strata.append(stratum)
         return strata
 
-    def _sources(self, keys: Iterable[AnswerKey]) -> list[str]:
+    def sources_of(self, keys: Iterable[AnswerKey]) -> list[str]:
+        """Return the source of each answer."""
         return [self.clusters[key] for key in keys]
 
     def scale(self, people: Mapping[AnswerKey, float]) -> tuple[float, float]:
@@ -573,6 +574,6 @@ def _notes(
     late = [key for key in rated.values if key.as_text() not in rated.sample.stratum_of]
     if late:
         yield f"{len(late)} answers came after the sample was drawn: no one could rate them"
-    few_sources_note = few_sources(list(map(rated.clusters.__getitem__, people)))
+    few_sources_note = few_sources(rated.sources_of(people))
     if few_sources_note is not None:
         yield f"of the rated answers, {few_sources_note}"
