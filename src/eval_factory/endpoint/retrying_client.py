@@ -403,6 +403,27 @@ class _RetryWithChanges(Exception):
         self.changes = changes
 
 
+@dataclass(frozen=True)
+class _Exchange:
+    """A request that was sent, and its reply.
+
+    Attributes:
+        sent: the body of the request.
+        reply: the reply.
+        turn: the server that was asked, and the request's slot there.
+    """
+
+    sent: Mapping[str, Any]
+    reply: Reply
+    turn: Turn
+
+    @property
+    def searched_text(self) -> str:
+        """The beginning of the reply's body, in which words of errors are searched."""
+        beginning = self.reply.data[: refused_parameters.SEARCHED_LENGTH]
+        return beginning.decode("utf-8", "replace")
+
+
 class RetryingClient:
     """A client of an endpoint, which has one or several servers; threads may share the client."""
 
@@ -572,7 +593,7 @@ class RetryingClient:
         """Send a request once, with these changes, and return the answer and its doubt."""
         sent = openai_api.with_changes(body, changes)
         reply = self._send(sent, turn.server, options)
-        return self._usable(reply, sent, turn), reply.doubt
+        return self._usable(_Exchange(sent, reply, turn)), reply.doubt
 
     def _failure_of(self, error: TransportError) -> RequestFailed:
         """Return the failure of the request after this error, without secrets."""
@@ -649,7 +670,7 @@ class RetryingClient:
             raise type(self._unusable)(str(self._unusable))
 
     def _is_outage(self, error: TransportError, *, last: bool) -> bool:
-        """Return True if the endpoint is gone, so that no further request makes sense.
+        """Count a silent attempt; return True if the endpoint is gone, so that the run stops.
 
         `last` says whether this was the last attempt to reach an endpoint that never answered.
         """
@@ -744,79 +765,76 @@ class RetryingClient:
                 reply = transport.get(f"{self._status_url}/{request_id}", headers)
         return reply
 
-    def _usable(self, reply: Reply, sent: Mapping[str, Any], turn: Turn) -> openai_api.Completion:
+    def _usable(self, exchange: _Exchange) -> openai_api.Completion:
         """Return the answer in a reply; raise an error if it is a stray, or cannot be used."""
+        reply = exchange.reply
         try:
             if reply.doubt.is_raised:
                 raise TransportError(DOUBTED, stray=True)
-            return self._completion(reply, sent, turn)
+            return self._completion(exchange)
         finally:
             reply.body_slot.release()  # another large body may now be read into memory
 
-    def _completion(
-        self, reply: Reply, sent: Mapping[str, Any], turn: Turn
-    ) -> openai_api.Completion:
+    def _completion(self, exchange: _Exchange) -> openai_api.Completion:
         """Return the answer in a reply; if it holds no answer, raise the error that it means."""
+        reply = exchange.reply
         if not 200 <= reply.status < 300:
-            text = self._reader.error_text(reply, sent)
-            self._raise_refusal(reply.status, text, where="", reply=reply, sent=sent, turn=turn)
+            text = self._reader.error_text(reply, exchange.sent)
+            self._raise_refusal(exchange, reply.status, text)
         try:
             return self._reader.answer(reply)
         except openai_api.UnusableAnswer as error:
             message = foreign_text.one_line(
-                self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent)
+                self._redactor.text(str(error)), prompt=foreign_text.texts_in(exchange.sent)
             )
-            self._raise_unusable(error, message, reply, sent, turn)
+            self._raise_unusable(exchange, error, message)
 
     def _raise_unusable(
-        self,
-        error: openai_api.UnusableAnswer,
-        message: str,
-        reply: Reply,
-        sent: Mapping[str, Any],
-        turn: Turn,
+        self, exchange: _Exchange, error: openai_api.UnusableAnswer, message: str
     ) -> NoReturn:
         """Raise the error for a reply with a status of 2xx that holds no usable answer.
 
         SECURITY.md states when such a request is sent, and paid, again.
+
+        Args:
+            exchange: the request and its reply.
+            error: the reason why the answer cannot be used.
+            message: the text of `error`, without secrets and without the prompt.
         """
+        status = exchange.reply.status
         if isinstance(error, openai_api.StatedError):
-            self._raise_refusal(
-                error.status, message, where=IN_A_200, reply=reply, sent=sent, turn=turn
-            )
-        if reply.status == 202:
+            self._raise_refusal(exchange, error.status, message, where=IN_A_200)
+        if status == 202:
             # Do not ask again: the server would do the work twice.
             raise RequestFailed(HELD_BACK, status=202) from error
         if isinstance(error, openai_api.FinalAnswer):
-            raise RequestFailed(message, reply.status) from error
+            raise RequestFailed(message, status) from error
         if isinstance(error, openai_api.InterruptedAnswer):
-            raise TransportError(message, status=reply.status) from error
-        raise MalformedAnswerError(message, status=reply.status) from error
+            raise TransportError(message, status=status) from error
+        raise MalformedAnswerError(message, status=status) from error
 
     def _raise_refusal(
-        self,
-        status: int,
-        text: str,
-        *,
-        where: str,
-        reply: Reply,
-        sent: Mapping[str, Any],
-        turn: Turn,
+        self, exchange: _Exchange, status: int, text: str, *, where: str = ""
     ) -> NoReturn:
         """Raise the error that a refusal with this status means.
 
         The error is about this attempt (`TransportError`, `_RetryWithChanges`), this request
-        (`RequestFailed`) or all requests (`EndpointUnusable`). `where` is `IN_A_200` if an answer
-        with status 200 holds the error, else an empty text.
+        (`RequestFailed`) or all requests (`EndpointUnusable`).
+
+        Args:
+            exchange: the request and its reply.
+            status: the status of the reply, or the status that an error within the reply states.
+            text: the error text of the reply.
+            where: `IN_A_200` if an answer with status 200 holds the error, else an empty text.
         """
+        turn = exchange.turn
         if status in refused_parameters.STATUSES:
-            error_text = reply.data[: refused_parameters.SEARCHED_LENGTH].decode("utf-8", "replace")
-            changes = refused_parameters.changes_asked_for(error_text, sent)
+            changes = refused_parameters.changes_asked_for(exchange.searched_text, exchange.sent)
             if changes:
                 raise _RetryWithChanges(status, changes)
         messages = turn.server.messages
-        headers = replies.headers_of(reply)
-        self._raise_if_waiting_cannot_help(status, text, headers, reply, turn.server)
+        headers = replies.headers_of(exchange.reply)
+        self._raise_if_waiting_cannot_help(exchange, status, text, headers)
         if status in RETRIED_STATUSES:
             if status in OVERLOAD_STATUSES:
                 # From now on, fewer requests are sent to this server at once.
@@ -832,14 +850,16 @@ class RetryingClient:
             )
         if status == PROXY_LOGIN:
             raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url), PROXY_LOGIN)
-        if status in STOPPING_STATUSES and not self._is_about_a_prompt(status, turn.server):
-            raise EndpointUnusable(messages.refused(status, text), status)
+        if status in STOPPING_STATUSES:
+            is_about_a_prompt = self._count_refusal(status, turn.server)
+            if not is_about_a_prompt:
+                raise EndpointUnusable(messages.refused(status, text), status)
         if 300 <= status < 400:
             raise EndpointUnusable(messages.moved(status), status)
         raise RequestFailed(f"HTTP {status}{where}: {text}", status, text)
 
     def _raise_if_waiting_cannot_help(
-        self, status: int, text: str, headers: Mapping[str, str], reply: Reply, server: Server
+        self, exchange: _Exchange, status: int, text: str, headers: Mapping[str, str]
     ) -> None:
         """Send this server no more requests if it has no credit, or a limit of hours or days.
 
@@ -850,20 +870,20 @@ class RetryingClient:
             EndpointUnusable: no server is left.
             TransportError: this server has no credit left, but another server may have credit.
         """
+        server = exchange.turn.server
         is_overloaded = status in OVERLOAD_STATUSES
         pause = asked_pause(headers)
-        if pause is None and is_overloaded:
+        if pause is None and is_overloaded:  # the words of the error may state a pause
             pause = stated_errors.pause_in(text)
         has_long_limit = is_overloaded and pause is not None and pause > LONG_PAUSE_S
-        body = reply.data[: refused_parameters.SEARCHED_LENGTH].decode("utf-8", "replace")
         # A server that asks for a short pause stays in use: it may answer after the pause.
-        may_close = has_long_limit or not pause
-        if may_close and stated_errors.means_no_credit(status, text, body):
+        may_close = has_long_limit or not pause  # None or 0
+        if may_close and stated_errors.means_no_credit(status, text, exchange.searched_text):
             is_last_server = self._servers.close(server, math.inf)
             if is_last_server:
                 raise EndpointUnusable(server.messages.no_credit(status, text), status)
             raise TransportError(f"HTTP {status}: {text}", status=status, error_text=text)
-        if pause is None and status == 429:
+        if pause is None and status == 429:  # the words may name a limit per day
             has_long_limit = stated_errors.means_long_limit(text)
         if not has_long_limit:
             return
@@ -872,7 +892,7 @@ class RetryingClient:
         if is_last_server:
             raise EndpointUnusable(server.messages.long_limit(status, text, pause), status)
 
-    def _is_about_a_prompt(self, status: int, server: Server) -> bool:
+    def _count_refusal(self, status: int, server: Server) -> bool:
         """Count a refusal, and return True if the refusal is about a single prompt.
 
         A refusal of a single prompt only costs the prompt's instance; any other stops the run.
