@@ -121,7 +121,7 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
                     # The reader ends with the output of the program: this wait ends at once when
                     # the program ends.
                     reader.join(_TICK_S)
-                else:
+                else:  # the program has closed its output, but still runs
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(_TICK_S)
                 on_tick()
@@ -134,8 +134,9 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
         finally:
             if process.poll() is not None:
                 spec.lock.program_ended()
+            # Wait for the last lines. A child process of the program may keep the pipe open.
             reader.join(timeout=TERMINATE_GRACE_S)
-        on_tick()
+        on_tick()  # for the events since the last call
         return FinishedProcess(process.returncode, tuple(tail))
 
 

@@ -405,8 +405,8 @@ class ServerGuard:
         failure = self._wait_until_ready(process, url, started)
         loss = ""
         # True if another program has answered at the port of the health URL
-        is_taken = failure is None and is_foreign_port(urlsplit(url).port or port, token)
-        if failure is None and not is_taken:
+        is_port_taken = failure is None and is_foreign_port(urlsplit(url).port or port, token)
+        if failure is None and not is_port_taken:
             text = f"{self._label} is ready after {time.monotonic() - started:.0f} s"
             _write_report(text=text, state=_READY, address=f"http://{host}:{port}")
             loss = self._wait_until_gone(process, url)
@@ -416,7 +416,7 @@ class ServerGuard:
         copier.join(COPY_END_LIMIT_S)
         # The group has ended: `_Server.stop` must not kill a later group with the same number.
         _write_report(group=None)
-        if is_taken:
+        if is_port_taken:
             return None
         if failure is None:
             return loss
