@@ -83,6 +83,7 @@ def _pause_until_reset(values: Mapping[str, str]) -> float | None:
     used_up = []  # the pauses of limits that are used up
     unknown = []  # the pauses of limits whose remaining amount the headers do not state
     for name, value in values.items():
+        # such as `x-ratelimit-reset-tokens`, next to `x-ratelimit-remaining-tokens`
         is_reset = "ratelimit" in name and "reset" in name
         pause = _pause_in(value) if is_reset else None
         if pause is not None:
@@ -105,8 +106,10 @@ def _pause_in(value: str | None) -> float | None:
         return None
     number = _number(value)
     if number is not None:
-        seconds = number / 1000 if number >= _EPOCH_MS else number
-        if seconds >= _EPOCH_S:
+        seconds = number
+        if number >= _EPOCH_MS:
+            seconds = number / 1000
+        if seconds >= _EPOCH_S:  # the end of the pause
             return max(0.0, seconds - time.time())
         return seconds
     duration = _DURATION.match(value)
@@ -165,7 +168,7 @@ def granted_tokens(body: Mapping[str, Any]) -> int:
     per_choice = 0
     for name in ("max_tokens", "max_completion_tokens"):
         maximum = body.get(name)
-        if type(maximum) is int:
+        if type(maximum) is int:  # not `isinstance`: a boolean is an int too
             per_choice = max(per_choice, maximum)
     choices = body.get("n")
     if type(choices) is int and choices > 0:
@@ -191,8 +194,12 @@ class _Window:
 
         An amount that is larger than the limit counts as the complete limit.
         """
-        while self._uses and self._uses[0][0] + MINUTE_S <= now:
-            self._used -= self._uses.popleft()[1]
+        while self._uses:  # forget the uses that are older than a minute
+            time_of_use, used = self._uses[0]
+            if time_of_use + MINUTE_S > now:
+                break
+            self._uses.popleft()
+            self._used -= used
         if self._limit is None:
             return 0.0
         missing = self._used + min(amount, self._limit) - self._limit
