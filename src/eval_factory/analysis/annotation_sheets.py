@@ -296,7 +296,14 @@ def sample_of_draw(
     codes = _codes(sheet, len(drawn))
     for code, (shown, number, probability) in zip(codes, drawn, strict=True):
         answers.append(
-            SampledAnswer(code, shown.key, shown.sha256, number, probability, shown.questions)
+            SampledAnswer(
+                code,
+                shown.key,
+                shown_sha256=shown.sha256,
+                stratum=number,
+                probability=probability,
+                questions=shown.questions,
+            )
         )
     return Sample(
         id=sheet,
@@ -570,7 +577,7 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
     if value is None or number is None:
         return None
     comment = row.cells.get(COMMENT, "")[:_MAX_COMMENT]
-    return Rating(sheet, code, number, rater, value, comment)
+    return Rating(sheet, code, number, rater, value=value, comment=comment)
 
 
 def _question_number(cell: str, count: int) -> int | None:

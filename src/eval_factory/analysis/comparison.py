@@ -261,7 +261,7 @@ def _wrong_arguments(
     """Yield a message for each invalid argument of `compare`."""
     if len(folders) < 2:
         yield "compare: give two folders or more"
-    if margin is not None and not margin > 0:
+    if margin is not None and not margin > 0:  # also true for NaN
         yield f"compare: --margin {margin} is not above 0"
     unknown = ", ".join(sorted(set(allow) - set(comparison_reasons.ACCEPTED_REASONS)))
     if unknown:
@@ -482,7 +482,7 @@ def _sides(
         values = comparison_reasons.values_of(
             stored.result.instances, stored.result.scores[metric], ids
         )
-        sides.append(Side(model.label, stored, values, metric, pairing_with_first))
+        sides.append(Side(model.label, stored, values, metric, pairing=pairing_with_first))
     return sides
 
 

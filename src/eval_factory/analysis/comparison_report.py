@@ -481,9 +481,9 @@ def plot_of_difference(comparison: Comparison) -> Drawing:
     row = PlottedValue(
         comparison.pair_label,
         difference.difference,
-        difference.ci_low,
-        difference.ci_high,
-        difference.n,
+        low=difference.ci_low,
+        high=difference.ci_high,
+        count=difference.n,
     )
     name_a = f"{comparison.a.label} {comparison.a.name}"
     name_b = f"{comparison.b.label} {comparison.b.name}"

@@ -502,7 +502,7 @@ class _Change:
             and not comparison.paired.discordant
             and _answers_of(baseline) == _answers_of(candidate)
         )
-        return cls(baseline, comparison, higher, unchanged, scale)
+        return cls(baseline, comparison, higher_is_better=higher, unchanged=unchanged, scale=scale)
 
     def checks_of_drops(
         self, difference: PairedDifference, limits: Limits, group: str | None = None

@@ -103,10 +103,10 @@ def _scores_over(
                 group,
                 label,
                 score.value,
-                stats.ci_low,
-                stats.ci_high,
-                stats.count,
-                lower_is_better,
+                ci_low=stats.ci_low,
+                ci_high=stats.ci_high,
+                n=stats.count,
+                lower_is_better=lower_is_better,
             )
 
 

@@ -210,8 +210,8 @@ def _draw_sample(
             record_of_key[key] = record
     if not candidates:
         raise ConfigError(f"{stored.folder}: no answer has a score, so there is nothing to rate")
-    strata = strata_of(candidates, draw.count)
-    chosen = []
+    strata = strata_of(candidates, draw.count)  # groups of similar answers
+    chosen = []  # (texts, number of the stratum, probability of being drawn)
     for key, stratum_number, probability in draw_answers(strata, rated, draw):
         shown = rated_question.shown(record_of_key[key])
         chosen.append((shown, stratum_number, probability))
@@ -483,6 +483,7 @@ def plan_basis(folder: Path) -> PlanBasis:
     lowest_scores = [lowest for lowest in possible if lowest is not None]
     lower_bound = lower_end(scores, lowest_scores, high) if lowest_scores else low
     bounds = (lower_bound, high)
+    # The design effect says how much the sources increase the variance of the mean.
     expected = Expected(
         answers=len(scores),
         mean=figures.mean,

@@ -105,7 +105,7 @@ def lock_folder(
             log.info(line)
         for warning in report.warnings:
             screen.write(f"warning: {warning}\n")
-        yield RunContext(plan.rundir, lock, env, redactor, log, screen)
+        yield RunContext(plan.rundir, lock, env=env, redactor=redactor, log=log, screen=screen)
 
 
 def claim(rundir: RunDir) -> None:
@@ -143,7 +143,12 @@ def claim(rundir: RunDir) -> None:
 
 
 def write_result(
-    plan: Plan, result: TaskResult, command: str, user_config: Mapping[str, Any], redactor: Redactor
+    plan: Plan,
+    result: TaskResult,
+    *,
+    command: str,
+    user_config: Mapping[str, Any],
+    redactor: Redactor,
 ) -> TaskResult:
     """Write the metrics, the documents and the pages of a result to its output folder.
 

@@ -478,7 +478,8 @@ def _request_count(
         why = ""
         if measured is not None:
             why = f" ({measured.reason})"
-        return RequestCount(None, f"unknown: the number of instances is not known{why}")
+        unknown = f"unknown: the number of instances is not known{why}"
+        return RequestCount(number=None, source=unknown)
     trials = plan.trials
     askings = plan.askings  # the maximum number of requests for a question in a trial
     trials_text = "1 trial" if trials == 1 else f"{trials} trials"
@@ -523,7 +524,8 @@ def _judge_requests(
             count = judgements.due // len(plan.judges)
             criteria = "the criteria of the result in the output folder"
             return RequestCount(count, f"{criteria}; {rule}")
-    return RequestCount(None, f"unknown: the number of criteria is not known; {rule}")
+    why = "unknown: the number of criteria is not known"
+    return RequestCount(number=None, source=f"{why}; {rule}")
 
 
 def _tokens(count: int | None, cached: CachedFigures, sizes: PromptSizes | None) -> TokenCount:
@@ -537,9 +539,9 @@ def _tokens(count: int | None, cached: CachedFigures, sizes: PromptSizes | None)
         earlier = f"the mean of {cached.answers:,} answers in the output folder"
         return TokenCount(count * prompt_mean, count * completion_mean, earlier)
     if sizes is None:
-        return TokenCount(None, None, RUN_FIRST)
+        return TokenCount(prompts=None, answers=None, source=RUN_FIRST)
     if sizes.requests is None:
-        return TokenCount(None, None, f"{RUN_FIRST} ({sizes.reason})")
+        return TokenCount(prompts=None, answers=None, source=f"{RUN_FIRST} ({sizes.reason})")
     prompt_tokens = sizes.prompt_bytes / BYTES_PER_TOKEN
     prompts = "prompts in the data"
     if sizes.typical:
@@ -721,7 +723,8 @@ def _measuring_events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[st
     screen = io.StringIO()
     log.addHandler(logging.NullHandler())  # discards all messages
     with plan.rundir.locked(screen.write) as lock:
-        context = RunContext(plan.rundir, lock, env, redactor_of(plan.evaluation, env), log, screen)
+        redactor = redactor_of(plan.evaluation, env)
+        context = RunContext(plan.rundir, lock, env=env, redactor=redactor, log=log, screen=screen)
         bundle = find_bundle(plan, env)
         settings = data_settings(plan, bundle, env)
         # helm-run may contact no host

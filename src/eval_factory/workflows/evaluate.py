@@ -223,7 +223,11 @@ def collect_and_report(
     write_atomic(plan.rundir.packages, installed_packages(environment_of_plan(plan)))
     result = with_run_files(result, plan.rundir, finished.folders)
     written = write_result(
-        plan, result, shlex.join(argv), plan.evaluation.as_given(), context.redactor
+        plan,
+        result,
+        command=shlex.join(argv),
+        user_config=plan.evaluation.as_given(),
+        redactor=context.redactor,
     )
     complete = not result.something_to_ask
     digests = digests_of(plan.rundir, finished.folders, result.provenance.run_files)

@@ -157,7 +157,8 @@ def refuse_foreign_folder(folder: Path, *, may_be_imported: bool = True) -> None
     # The judgements that `rescore` added to an imported result are in `rundir.judged`.
     may_be_replaced = may_be_imported and is_imported(rundir) and not rundir.judged.exists()
     is_output_folder = rundir.marker.exists()
-    if not is_output_folder or (rundir.evaluation_config.exists() and not may_be_replaced):
+    has_result_to_keep = rundir.evaluation_config.exists() and not may_be_replaced
+    if not is_output_folder or has_result_to_keep:
         raise ConfigError(
             f"{folder}: contains another result or other files; choose another folder"
         )

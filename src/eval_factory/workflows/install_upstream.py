@@ -55,7 +55,13 @@ def upstream_states() -> list[UpstreamState]:
         place = sys.prefix if upstream is HELM else str(home_of(upstream))
         version = environment_of(upstream).version_of(upstream.package)
         states.append(
-            UpstreamState(upstream.name, upstream.package, upstream.version, version, place)
+            UpstreamState(
+                upstream.name,
+                upstream.package,
+                supported=upstream.version,
+                installed=version,
+                place=place,
+            )
         )
     return states
 

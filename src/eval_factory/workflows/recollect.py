@@ -301,7 +301,9 @@ def _write_recollected(rundir: RunDir, plan: Plan, result: TaskResult) -> None:
     for name in ("config", "target"):
         set_by_user[name] = values_at(old_result.get(name), config[name])
     try:
-        write_result(plan, result, command, set_by_user, Redactor())
+        # A redactor without secrets: the new texts are compared with the stored texts, which
+        # today's secrets must not alter.
+        write_result(plan, result, command=command, user_config=set_by_user, redactor=Redactor())
     except jsonschema.ValidationError as error:
         raise HelmError(f"{rundir.helm}: gives an invalid result: {error.message}") from error
     info = plan.evaluation.framework.framework

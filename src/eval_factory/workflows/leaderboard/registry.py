@@ -339,7 +339,8 @@ def _entry(record: Mapping[str, Any]) -> Entry:
             pairs.append((name, value))
     priority = record.get("priority")
     # In Python, a bool is an int as well.
-    if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
+    is_number = isinstance(priority, int) and not isinstance(priority, bool)
+    if priority is not None and not is_number:
         raise ValueError("the priority is not a number")
     groups = record.get("groups")
     if groups is not None and not _is_list_of_texts(groups):

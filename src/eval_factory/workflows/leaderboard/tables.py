@@ -168,9 +168,9 @@ def write_rows(
     updated_models = set(models)
     other_models = [row for row in all_rows.pop(name, ()) if row.model_id not in updated_models]
     all_rows[name] = [*other_models, *rows]
-    written = {
-        leaderboard: [asdict(row) for row in its_rows] for leaderboard, its_rows in all_rows.items()
-    }
+    written = {}
+    for leaderboard, its_rows in all_rows.items():
+        written[leaderboard] = [asdict(row) for row in its_rows]
     document = {"schema_version": 2, "leaderboards": written}
     write_atomic(
         SuiteDir(folder).leaderboard, json.dumps(document, indent=2, ensure_ascii=False) + "\n"
