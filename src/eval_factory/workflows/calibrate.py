@@ -185,10 +185,7 @@ def calibrate_by_asking(
     asked = _ask_judges(items, asking, env=env, screen=screen)
     passports = []
     for name, decisions in asked.decisions.items():
-        judged = []
-        for item, decision in zip(items, decisions, strict=True):
-            if decision is not None:
-                judged.append(replace(item, judged=decision))
+        judged = _judged_items(items, decisions)
         passports.append(
             JudgePassport(
                 judge=name,
@@ -205,10 +202,25 @@ def calibrate_by_asking(
     return _write_passports(passports, juries, asking.to)
 
 
+def _judged_items(items: Sequence[LabelledItem], decisions: Decisions) -> list[LabelledItem]:
+    """Return the items that a judge decided, each with the judge's decision or mark."""
+    judged = []
+    for item, decision in zip(items, decisions, strict=True):
+        if decision is not None:
+            judged.append(replace(item, judged=decision))
+    return judged
+
+
 def _steadiness(
     items: Sequence[LabelledItem], decisions: Decisions, changed: ChangedDecisions
 ) -> dict[Change, Steadiness]:
-    """Return the steadiness of one judge for each kind of change."""
+    """Return the steadiness of one judge: how often it decides as before after each kind of change.
+
+    Args:
+        items: All items.
+        decisions: The judge's first decision about each item.
+        changed: The judge's decisions on repeated questions.
+    """
     first_decisions = []
     for item, decision in zip(items, decisions, strict=True):
         # An undecided item must have a number here, but its number is not used below.
@@ -254,10 +266,7 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
     chosen = {name: marks[name] for name in judges or marks}
     passports = []
     for name, judge_marks in chosen.items():
-        judged = []
-        for item, mark in zip(items, judge_marks, strict=True):
-            if mark is not None:
-                judged.append(replace(item, judged=mark))
+        judged = _judged_items(items, judge_marks)
         passports.append(
             JudgePassport(
                 judge=name,
@@ -307,6 +316,12 @@ def _juries(
     """Return the best juries, computed from the items that all judges decided.
 
     The result is empty if there are fewer than two judges, or if no item was decided by all judges.
+
+    Args:
+        items: All items.
+        decisions: The decisions of each judge, by the judge's name.
+        costs: The cost of 1,000 requests to each judge in US dollars, by name; a judge may be
+            missing.
     """
     if len(decisions) < 2:
         return ()
