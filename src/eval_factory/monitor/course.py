@@ -134,8 +134,8 @@ def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> 
         ConfigError: A limit's metric or group is absent, or its metric has no lowest or no highest
             value.
     """
-    stored = {}
-    records = {}
+    stored = {}  # task -> its result
+    records = {}  # task -> the records of its instances
     for task in tasks_of(limits):
         stored[task] = load(folder / task)
         records[task] = list(stored[task].result.instances)
@@ -170,7 +170,7 @@ def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> 
 def _scaled_values(instances: InstanceValues, scale: Scale) -> dict[str, float | None]:
     """Return the value of each instance, from 0 to 1; None if the instance has no value."""
     values: dict[str, float | None] = {}
-    for instance in sorted(instances.all_keys):
+    for instance in sorted(instances.all_keys):  # also the instances without a value
         values[instance] = None
         if instance in instances.means:
             values[instance] = scale.value_of(instances.means[instance])
@@ -212,11 +212,11 @@ def _limit_values(
         ConfigError: The metric or the group is absent, or the scale does not fit (`_scale_of`).
     """
     result = stored.result
-    name = limit.metric or result.main_metric
-    score = result.scores.get(name)
+    metric_name = limit.metric or result.main_metric
+    score = result.scores.get(metric_name)
     if score is None:
         raise ConfigError(
-            f"{limit.name}: there is no score {name}; there are {', '.join(result.scores)}"
+            f"{limit.name}: there is no score {metric_name}; there are {', '.join(result.scores)}"
         )
     group = records
     if limit.field is not None:
@@ -227,7 +227,7 @@ def _limit_values(
             f"{limit.name}: no instance of the sample belongs to it; "
             f"{_existing_groups(limit, records)}"
         )
-    return instances, _scale_of(limit, name, score, instances)
+    return instances, _scale_of(limit, metric_name, score, instances)
 
 
 def _existing_groups(limit: Limit, records: Sequence[InstanceRecord]) -> str:
@@ -246,8 +246,8 @@ def _existing_groups(limit: Limit, records: Sequence[InstanceRecord]) -> str:
     return f"its fields: {formats.first_of(fields, _MAX_NAMED) or 'none'}"
 
 
-def _scale_of(limit: Limit, name: str, score: Score, instances: InstanceValues) -> Scale:
-    """Return the scale of a limit's score, whose name in the result is `name`.
+def _scale_of(limit: Limit, metric_name: str, score: Score, instances: InstanceValues) -> Scale:
+    """Return the scale of a limit's score, whose name in the result is `metric_name`.
 
     Raises:
         ConfigError: The metric has no lowest or highest value, or `max_drop` is not smaller than
@@ -270,7 +270,7 @@ def _scale_of(limit: Limit, name: str, score: Score, instances: InstanceValues) 
             f"{high:g}: no score can drop by more; set a smaller max_drop"
         )
     # If it is unknown whether higher is better (None), higher counts as better.
-    return Scale(name, low, high, higher_is_better=score.higher_is_better is not False)
+    return Scale(metric_name, low, high, higher_is_better=score.higher_is_better is not False)
 
 
 def _watched_figures(

@@ -34,7 +34,7 @@ from eval_factory.scoring.intervals import FEW_SOURCES, LARGE_SOURCE
 
 Array = NDArray[Any]
 BET_FRACTIONS = np.array([0.9, 0.6, 0.35, 0.2, 0.1, 0.05])
-"""The share of its stake that each bet would lose at the worst possible look."""
+"""The values of g in `EDetectors`: the share of its stake that a bet can lose by one unit."""
 Z_GRID = np.arange(17) / 4
 """The values of k, from 0 to 4: by how many standard errors the baseline's mean is too high."""
 TILTS = np.array([0.75, 1.5, 2.5])  # the values of t in `mixture_weights`
@@ -46,9 +46,10 @@ def mixture_weights(k_values: Array) -> Array:
 
         A_k = mean over the tilts t of exp(t k - t^2 / 2) / ROUNDING_LOSS
 
-    If k is drawn from the standard normal distribution, the mean of exp(t k - t^2 / 2) is 1. The
-    true k of a panel is rounded up to the next value in `Z_GRID`, which makes the weight too large;
-    the division by `ROUNDING_LOSS` compensates for that. Without rounding, 1.07 would be enough.
+    If k is drawn from the standard normal distribution, the mean of exp(t k - t^2 / 2) is 1. But
+    the k of a panel is limited to 0 to 4, and rounded up to the next value in `Z_GRID`. This makes
+    the mean weight too large; the division by `ROUNDING_LOSS` compensates for that. Without the
+    rounding up, 1.07 would be enough.
     """
     exponents = np.outer(k_values, TILTS) - np.square(TILTS) / 2  # a row per k, a column per t
     means_over_tilts = np.exp(exponents).mean(axis=1)
@@ -243,7 +244,10 @@ class ShiryaevRobertsWealth:
         return np.asarray(np.log(mean_growth) + maximum[..., 0])
 
     def for_panels(self, panels: Array) -> ShiryaevRobertsWealth:
-        """Return a copy with the wealth of these panels alone: (panels, ..., bets)."""
+        """Return a copy with the wealth of these panels alone: (panels, ..., bets).
+
+        `panels` has the indexes of these panels, or True or False for each panel.
+        """
         copy = ShiryaevRobertsWealth(self.looks)
         copy._in_game = self._in_game
         if self.looks_made:  # before the first look, all panels share a single 0
@@ -257,15 +261,16 @@ class EDetectors:
     """The evidence of many panels with the same units; simulations need many panels.
 
         h   = max_drop + k sigma
-        L   = the greatest of the units' sums of (1 - b + h), so that F stays above 0
+        L   = the greatest of the units' sums of (1 - b + h)
         F   = product over units of (1 + g/L * sum over the unit of (b - x - h))
         E_k = mean over g of the wealth of `ShiryaevRobertsWealth` with the factors F
         e   = min over k of E_k A_k
 
-    b is the mean value of an instance in the baseline, and x is the instance's value at the look.
-    g is from `BET_FRACTIONS`, k from `Z_GRID` and A_k from `MIXTURE_WEIGHTS`. F is a product of
-    factors over independent units. As long as the mean has not fallen by more than h, each factor
-    has an expectation of at most 1, and so has F.
+    b is the mean value of an instance in the baseline, and x is the instance's value at the look. g
+    is from `BET_FRACTIONS`, k from `Z_GRID` and A_k from `MIXTURE_WEIGHTS`. F is a product of
+    factors over independent units. Because of L, each factor is at least 1 - g, even if all values
+    of the unit are the best value, x = 1. As long as the mean has not fallen by more than h, each
+    factor has an expectation of at most 1, and so has F.
     """
 
     def __init__(
@@ -288,8 +293,10 @@ class EDetectors:
         self._units = units
         self._means = values.mean(axis=-2)  # b
         self._tolerated = max_drop + Z_GRID * sigma_of(values, units, whole_unit)[:, None]  # h
+        # the units' sums of 1 - b + h: (panels, k, U)
         sums = units.totals(1 - self._means)[:, None] + units.sizes * self._tolerated[..., None]
-        # L; the lower limit avoids division by 0 if all answers are right and no drop is permitted
+        # L: (panels, k); the lower limit avoids division by 0 if all answers are right and no drop
+        # is permitted
         self._greatest_sum = np.maximum(sums.max(axis=-1), 1e-9)
         self._wealth = ShiryaevRobertsWealth(looks)
         self._k_of_e: Array = np.zeros(len(values), int)
@@ -339,7 +346,10 @@ class EDetectors:
         return self._wealth.log_growth()[:, panels, self._k_of_e]
 
     def for_panels(self, panels: Array) -> EDetectors:
-        """Return an independent copy with these panels alone."""
+        """Return an independent copy with these panels alone.
+
+        `panels` has the indexes of these panels, or True or False for each panel.
+        """
         copy = object.__new__(EDetectors)  # without `__init__`, which would compute all again
         copy._units = self._units
         copy._wealth = self._wealth.for_panels(panels)

@@ -1,5 +1,8 @@
 """Reports the scores of a jury: several judges who rate each answer of a run.
 
+A judgement is the output of one judge about one answer: a rating for each criterion, such as 4 on a
+scale from 1 to 5. Messages call the ratings marks.
+
 The module also counts missing judgements, and computes the lowest and the highest score that the
 jury could have had without missing judgements. HELM's score of an instance is the mean of the
 ratings that arrived. If a judge failed, the mean is the score of a smaller jury; HELM still counts
@@ -50,7 +53,7 @@ MIN_DECISIONS = 20
 """The number of answers or criteria that a warning about judges needs."""
 
 MAX_LENGTH_CORRELATION = 0.5
-"""The highest plausible rank correlation of mark and length.
+"""The highest plausible rank correlation of rating and length.
 
 Better answers are often somewhat longer, but the correlation is seldom higher than this.
 """
@@ -101,18 +104,19 @@ class Jury(Part):
                 reason = output.reason_of(state.annotations, self._jury_names, name)
                 tally.causes.add(judge, reason)
         if is_empty:
-            tally.ratings.empty_answers.add(key)  # the answer gets the lowest mark without a judge
+            # The answer gets the lowest rating without a judge.
+            tally.ratings.empty_answers.add(key)
         elif not is_rated:  # HELM gives this instance a default value
             tally.unjudged.add(key)
 
     def complete(self, draft: Draft) -> None:
-        """Give each empty or filtered answer the lowest mark; add HELM's own mean as a score."""
+        """Give each empty or filtered answer the lowest rating; add HELM's own mean as a score."""
         jury_metric = draft.jury_metric
         draft.further_scores |= scores_with_helm_defaults(draft.metrics, jury_metric, draft.tally)
         metrics = []
         for metric in draft.metrics:
             if is_judged(metric, jury_metric):
-                metrics.append(with_lowest_marks(metric, draft.tally))
+                metrics.append(with_lowest_ratings(metric, draft.tally))
             else:
                 metrics.append(metric)
         draft.metrics = metrics
@@ -153,18 +157,18 @@ class Jury(Part):
         draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
 
 
-def with_lowest_marks(metric: MetricValues, tally: Tally) -> MetricValues:
-    """Return a jury's metric with the lowest mark for each empty or filtered answer.
+def with_lowest_ratings(metric: MetricValues, tally: Tally) -> MetricValues:
+    """Return a jury's metric with the lowest rating for each empty or filtered answer.
 
     No judge is asked about these answers, and HELM gives them a default value.
     """
     form = tally.ratings.form
     silent_instances = tally.silent & metric.values.keys()
-    lowest_marks = dict.fromkeys(silent_instances, form.lowest)
-    # HELM's mean stays valid only if HELM's default value is the lowest mark.
+    lowest_ratings = dict.fromkeys(silent_instances, form.lowest)
+    # HELM's mean stays valid only if HELM's default value is the lowest rating.
     if all(metric.values[key] == form.lowest for key in silent_instances):
         return replace(metric, scale=form.scale)
-    return replace(metric, scale=form.scale, values=metric.values | lowest_marks, helm_mean=None)
+    return replace(metric, scale=form.scale, values=metric.values | lowest_ratings, helm_mean=None)
 
 
 def scores_with_helm_defaults(
@@ -192,7 +196,7 @@ def missing_instances(
 ) -> tuple[set[InstanceKey], bool]:
     """Return the instances without a usable value, and True if these count as 0.
 
-    Missing instances of a jury's metric never count as 0, because 0 is not one of its marks. A
+    Missing instances of a jury's metric never count as 0, because 0 is not one of its ratings. A
     worst case is computed from several instances, and is missing if one of these is missing.
     """
     judged = is_judged(metric, jury_metric)
@@ -230,8 +234,8 @@ def score_of_all_judges(
 ) -> Score | None:
     """Return the score over the instances that every judge rated.
 
-    Empty answers are included, because their mark needs no judge. Return None if all instances are
-    included, because the score would then equal the metric's own score. Return None also if no
+    Empty answers are included, because their rating needs no judge. Return None if all instances
+    are included, because the score would then equal the metric's own score. Return None also if no
     instance was rated by every judge, or if there are no judges.
     """
     rated_by_all = set(metric.values)
@@ -251,8 +255,8 @@ def bounds_over_judgements(
 ) -> Bounds | None:
     """Return the lowest and the highest score of the jury that the missing judgements allow.
 
-    In the lowest score, every missing judgement is the lowest mark; in the highest score, the
-    highest mark. All judges rate the same criteria, so an instance's score is the mean of its
+    In the lowest score, every missing judgement is the lowest rating; in the highest score, the
+    highest rating. All judges rate the same criteria, so an instance's score is the mean of its
     judges' means. Return None if a stored rating lies outside the scale.
     """
     low, high = metric.scale or ratings.form.scale
@@ -283,7 +287,7 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     """Yield warnings about a jury.
 
     The warnings are about judges that agree implausibly well, judges that are not shown to agree,
-    and judges whose marks follow the length of the answers.
+    and judges whose ratings follow the length of the answers.
     """
     alpha = report.krippendorff_alpha
     # the number of judges that rated each answer
@@ -307,10 +311,10 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
 
 
 def notes_on_length(correlations: Mapping[str, RankCorrelation | None]) -> Iterator[Note]:
-    """Yield a warning about each judge whose marks follow the length of the answers.
+    """Yield a warning about each judge whose ratings follow the length of the answers.
 
     Args:
-        correlations: dict from a judge to the rank correlation of the judge's marks with the
+        correlations: dict from a judge to the rank correlation of the judge's ratings with the
             lengths; None if it is not defined.
     """
     for judge, correlation in correlations.items():

@@ -1,6 +1,8 @@
 """Scores a run by a rubric: judges decide about each criterion whether the answer meets it.
 
-The module collects the judges' decisions, and computes scores, bounds and the judges' agreement.
+A case is an instance with criteria. A criterion is a statement about the answer, with points that
+the answer gets if the statement is true. A judge's decision is also called a vote. The module
+collects the judges' decisions, and computes scores, bounds and the judges' agreement.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.jury import (
     missing_instances,
     scores_with_helm_defaults,
-    with_lowest_marks,
+    with_lowest_ratings,
 )
 from eval_factory.scoring.scores import MetricValues, helm_mean, is_judged
 from eval_factory.scoring.tally import Tally
@@ -40,7 +40,7 @@ def test_a_jurys_metric_and_its_corrected_one_are_judged(
 def test_an_answer_that_says_nothing_gets_the_lowest_mark() -> None:
     """Empty or filtered; one of another metric's instances gets none. The mean is then not HELM's."""
     tally = Tally(empty={key(1), key(9)}, filtered={key(2)})
-    found = with_lowest_marks(METRIC, tally)
+    found = with_lowest_ratings(METRIC, tally)
     assert found.values == {key(0): 4.0, key(1): 1.0, key(2): 1.0}
     assert (found.helm_mean, found.scale) == (None, (1.0, 5.0))
     assert VALUES[key(1)] == 5.0
@@ -48,15 +48,15 @@ def test_an_answer_that_says_nothing_gets_the_lowest_mark() -> None:
 
 def test_a_benchmarks_own_scale_and_lowest_mark() -> None:
     tally = Tally(empty={key(1)}, ratings=Ratings(form=JuryForm((-2, 0, 7))))
-    found = with_lowest_marks(METRIC, tally)
+    found = with_lowest_ratings(METRIC, tally)
     assert (found.values[key(1)], found.scale) == (-2.0, (-2.0, 7.0))
-    assert with_lowest_marks(METRIC, replace(tally, empty=set())).scale == (-2.0, 7.0)
+    assert with_lowest_ratings(METRIC, replace(tally, empty=set())).scale == (-2.0, 7.0)
 
 
 def test_where_helm_gave_the_lowest_mark_its_mean_stays() -> None:
     low = replace(METRIC, values={**VALUES, key(1): 1.0}, helm_mean=8 / 3)
-    assert with_lowest_marks(low, Tally(empty={key(1)})) == replace(low, scale=(1.0, 5.0))
-    assert with_lowest_marks(METRIC, Tally()) == replace(METRIC, scale=(1.0, 5.0))
+    assert with_lowest_ratings(low, Tally(empty={key(1)})) == replace(low, scale=(1.0, 5.0))
+    assert with_lowest_ratings(METRIC, Tally()) == replace(METRIC, scale=(1.0, 5.0))
 
 
 @pytest.mark.parametrize("of", ["failed", "unjudged", "empty", "filtered"])
