@@ -366,10 +366,10 @@ class EDetector:
     def __init__(self, baseline: LimitBaseline) -> None:
         self._detectors = EDetectors(
             baseline.values[None],  # [None] adds the dimension of the panels
-            Units(baseline.units),
-            baseline.max_drop,
-            baseline.looks,
-            baseline.whole_unit,
+            units=Units(baseline.units),
+            max_drop=baseline.max_drop,
+            looks=baseline.looks,
+            whole_unit=baseline.whole_unit,
         )
 
     def add_look(self, values: ArrayLike) -> float:

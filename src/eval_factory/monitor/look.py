@@ -252,6 +252,7 @@ def _make_baseline(
         epoch = history.epoch + 1
         why = why or "first baseline"
     rules = Rules.of(vars(section))
+    # A baseline that gets more runs keeps its folders, so its finished runs are not asked again.
     folders = []
     for number in range(1, section.baseline.repeats + 1):
         folders.append(panel.folder / "baseline" / f"{epoch}" / f"{number}")
@@ -596,7 +597,7 @@ def expected_findings_lines(panel: Panel) -> list[str]:
         units.append(np.arange(number_of_questions))  # each question is a unit of its own
         max_drops.append(min(float(task.max_drop), 1.0))
     findings_by_flip_rate = simulation.assumed_findings(
-        units, max_drops, section.baseline.repeats, section.looks, alpha
+        units, max_drops, repeats=section.baseline.repeats, looks=section.looks, alpha=alpha
     )
     # `assumed_lines` takes the findings as mappings, as the ledger has them.
     mappings_by_flip_rate = {}
@@ -652,7 +653,9 @@ def decide_change(panel: Panel, new_target: Path, options: RunOptions) -> Monito
             lines: Sequence[str] = [f"change {line['change']} was approved at {line['at']}"]
         else:
             _refuse_different_panel(panel, baseline, panel.identities(planned_folder))
-            decision = _ask_and_decide(policy, panel, new_panel, ledger, history, baseline, options)
+            number = 1 + len(history.of_kind(CHANGE))
+            change = _Change(number, panel, new_panel)
+            decision = _ask_and_decide(change, policy, ledger, baseline, options)
             if decision.outcome != Verdict.PASS:
                 return decision
             line = decision.line
@@ -665,24 +668,29 @@ def decide_change(panel: Panel, new_target: Path, options: RunOptions) -> Monito
     return replace(baseline_outcome, outcome=outcome, lines=all_lines, line=line)
 
 
-def _ask_and_decide(
-    policy: Policy,
-    panel: Panel,
-    new_panel: Panel,
-    ledger: Ledger,
-    history: History,
-    baseline: Line,
-    options: RunOptions,
-) -> MonitorOutcome:
-    """Ask both models, write the decision of the policy into the ledger, and return the outcome.
+@dataclass(frozen=True)
+class _Change:
+    """A change of the watched model, about which the gate's policy decides."""
 
-    `new_panel` is the panel with the new model.
-    """
-    number = 1 + len(history.of_kind(CHANGE))
-    folder = panel.folder / "changes" / f"{number:04}"
+    number: int  # changes are numbered from 1
+    panel: Panel  # with the watched model
+    new_panel: Panel  # the same panel with the new model
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the runs of both models."""
+        return self.panel.folder / "changes" / f"{self.number:04}"
+
+
+def _ask_and_decide(
+    change: _Change, policy: Policy, ledger: Ledger, baseline: Line, options: RunOptions
+) -> MonitorOutcome:
+    """Ask both models, write the decision of the policy into the ledger, and return the outcome."""
+    panel = change.panel
+    folder = change.folder
     targets = [
         {**panel.document["target"], "name": WATCHED_MODEL},
-        {**new_panel.document["target"], "name": NEW_MODEL},
+        {**change.new_panel.document["target"], "name": NEW_MODEL},
     ]
     report = _ask_suite(panel.suite(folder, targets), options)
     unfinished = _unfinished_outcome([report], panel)
@@ -691,10 +699,10 @@ def _ask_and_decide(
     result = evaluate_policy(policy, [folder / NEW_MODEL], [folder / WATCHED_MODEL])
     line = ledger.append(
         CHANGE,
-        epoch=history.epoch,
+        epoch=baseline["epoch"],
         panel=baseline["panel"],
-        change=number,
-        **_decision(panel, new_panel, folder, result),
+        change=change.number,
+        **_decision(change, result),
     )
     write_page(ledger, options.say)
     lines = gate_text(result).splitlines()
@@ -754,15 +762,15 @@ def _baseline_for(policy: Policy, panel: Panel, history: History) -> Line:
     return baseline
 
 
-def _decision(panel: Panel, new_panel: Panel, folder: Path, result: GateResult) -> dict[str, Any]:
+def _decision(change: _Change, result: GateResult) -> dict[str, Any]:
     """Return the ledger's entries for a decided change.
 
-    Args:
-        panel: the panel with the watched model.
-        new_panel: the panel with the new model.
-        folder: the folder of the change.
-        result: the decision of the gate.
+    `old` and `new` describe the watched and the new model, `outcome` is the decision of the gate,
+    `checks` has the messages of its checks, and `runs` the runs of both models.
     """
+    panel = change.panel
+    new_panel = change.new_panel
+    folder = change.folder
     checks: list[str] = []
     for benchmark in result.benchmarks:
         checks += [f"{benchmark.task}: {check.message}" for check in benchmark.checks]

@@ -289,7 +289,7 @@ class Panel:
             }
             section["evaluations"].append({"type": task.type, "name": name, "params": params})
         try:
-            return build_suite(None, document={"suite": section}, env=self.env)
+            return build_suite(path=None, document={"suite": section}, env=self.env)
         except ConfigError as error:
             problems = [f"{self.file}: {_with_panel_keys(text)}" for text in error.problems]
             raise ConfigError(problems) from None

@@ -468,4 +468,10 @@ class _Plot:
     def drawing(self, title: str) -> Drawing:
         """Return the finished drawing."""
         description = "The tables of this page contain the figures of this plot."
-        return Drawing(one_line(title), description, BOTTOM + 46, tuple(self.shapes), WIDTH)
+        return Drawing(
+            one_line(title),
+            description,
+            height=BOTTOM + 46,
+            shapes=tuple(self.shapes),
+            width=WIDTH,
+        )

@@ -36,7 +36,10 @@ FIRST_YEARS = 60  # the number of years that are simulated first, to save time
 MIN_SHARE_OF_FIRST = 0.8
 """If a smaller share of the first years finds a drop, the other years are not simulated."""
 MAX_GRADES = 11
-"""The greatest number of distinct simulated values; more are rounded to 11 evenly spaced values."""
+"""The greatest number of grades, the distinct values of simulated answers.
+
+If a baseline has more distinct values, they are rounded to 11 evenly spaced grades.
+"""
 UNIT_CORRELATION = 0.3
 """The assumed correlation of answers in a unit that drop, or that flip between invented runs."""
 MAX_SIMULATED = 2000  # the greatest number of simulated instances of a limit
@@ -93,7 +96,10 @@ def hardest_findings(findings: Sequence[Sequence[DropFinding]]) -> list[DropFind
         """Return a key that sorts by the share of years, and equal shares by the latest alarm."""
         return finding.share, -(finding.weeks or 0)
 
-    return [min(findings_of_drop, key=ease) for findings_of_drop in zip(*findings, strict=True)]
+    hardest = []
+    for findings_of_drop in zip(*findings, strict=True):  # those of all limits about one drop
+        hardest.append(min(findings_of_drop, key=ease))
+    return hardest
 
 
 def needed_repeats(

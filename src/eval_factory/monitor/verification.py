@@ -352,7 +352,8 @@ def _is_same_value(stored: Any, computed: Any) -> bool:
     if isinstance(stored, list) and isinstance(computed, list):
         return len(stored) == len(computed) and all(map(_is_same_value, stored, computed))
     if isinstance(stored, float) and isinstance(computed, float):
-        if not (math.isfinite(stored) and math.isfinite(computed)):
+        are_finite = math.isfinite(stored) and math.isfinite(computed)
+        if not are_finite:
             return False
         return abs(stored - computed) <= 1e-9 * max(1.0, abs(stored), abs(computed))
     return bool(stored == computed)

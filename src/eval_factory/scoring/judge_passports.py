@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -56,6 +56,14 @@ class AskedJudge:
     cost_per_1000: float | None = None  # dollars per 1,000 requests; None if no price is known
 
 
+class BiasWithInterval(NamedTuple):
+    """A judge's bias, the mean of judge's minus physicians' decisions, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True)
 class StoredPassport:
     """The parts of a passport that a score's correction needs."""
@@ -70,8 +78,7 @@ class StoredPassport:
     # the 5 % and the 95 % quantile of the labelled answers' lengths, in characters
     usual_lengths: tuple[float, float] | None
     items: Sequence[LabelledItems] = ()  # counts of items; empty for schema version 1
-    # the judge's bias and both ends of its interval; None if the bias is not known
-    bias: tuple[float, float, float] | None = None
+    bias: BiasWithInterval | None = None  # None if the bias is not known
 
 
 def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
@@ -279,11 +286,15 @@ class _Passport(BaseModel):
             if not has_possible_counts or not has_names or judged not in (0, 1):
                 raise ValueError(f"{line[:60]!r} is not a line of items")
             name = _category_numbered(category, categories)
-            groups.append(LabelledItems(conversation, name, bool(judged), labels, met, items))
+            groups.append(
+                LabelledItems(
+                    conversation, name, judged=bool(judged), labels=labels, met=met, items=items
+                )
+            )
         return groups
 
-    def bias(self) -> tuple[float, float, float] | None:
-        """Return the judge's bias and both ends of its interval; None if a number is absent."""
+    def bias(self) -> BiasWithInterval | None:
+        """Return the judge's bias with its interval; None if a number is absent."""
         if self.figures.judge is None:
             return None
         figure = self.figures.judge.bias
@@ -291,7 +302,7 @@ class _Passport(BaseModel):
             return None
         if figure.ci_low is None or figure.ci_high is None:
             return None
-        return figure.value, figure.ci_low, figure.ci_high
+        return BiasWithInterval(figure.value, low=figure.ci_low, high=figure.ci_high)
 
 
 def _category_numbered(number: int, categories: Sequence[str]) -> str | None:

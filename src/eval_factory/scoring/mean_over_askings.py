@@ -109,7 +109,7 @@ def _means_of_questions(
 
     A trial of HELM is not an asking: trials differ in the examples of the prompt.
     """
-    by_unit: dict[Unit, list[float]] = defaultdict(list)
+    by_unit: dict[Unit, list[float]] = defaultdict(list)  # a unit: (question, trial)
     for (question, trial, _), value in values.items():
         by_unit[question, trial].append(value)
     means: dict[InstanceKey, float] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint
 
@@ -43,32 +44,44 @@ def same_model(model: str, stated: str) -> bool:
     """
     if model == stated:
         return True
-    # The versions of a name are its release and its revision, in this order.
-    name, *versions = _name_release_revision(model)
-    stated_name, *stated_versions = _name_release_revision(stated)
-    if not name or name != stated_name:
+    parts = _parts_of(model)
+    stated_parts = _parts_of(stated)
+    if not parts.name or parts.name != stated_parts.name:
         return False
-    for version, stated_version in zip(versions, stated_versions, strict=True):
-        are_both_fixed = bool(version and stated_version)
-        if are_both_fixed and version != stated_version:
-            return False
-    return True
+    has_other_release = _differ(parts.release, stated_parts.release)
+    has_other_revision = _differ(parts.revision, stated_parts.revision)
+    return not has_other_release and not has_other_revision
 
 
-def _name_release_revision(model: str) -> tuple[str, str, str]:
-    """Split a model's name into its own name, release and revision; an absent part is empty."""
+def _differ(version: str, stated_version: str) -> bool:
+    """Return True if two releases or revisions are stated, and differ."""
+    if not version or not stated_version:
+        return False
+    return version != stated_version
+
+
+class _NameParts(NamedTuple):
+    """The parts of a model's name; an absent part is empty."""
+
+    name: str  # the model's own name
+    release: str
+    revision: str
+
+
+def _parts_of(model: str) -> _NameParts:
+    """Split a model's name into its parts."""
     full_name = model.strip().casefold()
-    parts = _REVISION.fullmatch(full_name)
-    if parts is None:
+    with_revision = _REVISION.fullmatch(full_name)
+    if with_revision is None:
         path = full_name
         revision = ""
-    elif _RELEASE.fullmatch(f"@{parts[2]}"):
+    elif _RELEASE.fullmatch(f"@{with_revision[2]}"):
         # `model@20250219` is the release `model-20250219`, not a revision.
-        path = f"{parts[1]}-{parts[2]}"
+        path = f"{with_revision[1]}-{with_revision[2]}"
         revision = ""
     else:
-        path = parts[1]
-        revision = parts[2]
+        path = with_revision[1]
+        revision = with_revision[2]
     _, _, name = path.rpartition("/")
     name = _PROVIDER.sub("", name)
     name = _DEPLOYED_VERSION.sub("", name)
@@ -77,7 +90,7 @@ def _name_release_revision(model: str) -> tuple[str, str, str]:
     if match is not None:
         name = name[: match.start()]
         release = match[0][1:]  # without the separator before the release
-    return name, _fixed_version(release), _fixed_version(revision)
+    return _NameParts(name, _fixed_version(release), _fixed_version(revision))
 
 
 def _fixed_version(version: str) -> str:

@@ -269,24 +269,33 @@ def _reads_value(state: output.RequestState, answer: str) -> bool:
     return True if the right answer is of none of these kinds.
     """
 
-    def parses(parser: Callable[[str], object], text: str) -> bool:
-        """Return True if the parser accepts the text."""
-        try:
-            return bool(parser(text))
-        except ValueError:
-            return False
-
-    # A parser returns a false value, or raises ValueError, if it does not accept the text.
-    parsers = (
-        lambda text: math.isfinite(float(text)),
-        lambda text: datetime.strptime(text, DATE_FORMATS[0]),  # HELM reads US dates alone
-        _WEEKS.match,
-    )
     gold = next(iter(right_answers(state)), "").strip()
-    for parser in parsers:
-        if parses(parser, gold):
-            return parses(parser, answer.strip())
+    for is_of_kind in (_is_number, _is_date, _is_duration):
+        if is_of_kind(gold):
+            return is_of_kind(answer.strip())
     return True
+
+
+def _is_number(text: str) -> bool:
+    """Return True if the text is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _is_date(text: str) -> bool:
+    """Return True if the text is a date in the US format, the only format that HELM reads."""
+    try:
+        datetime.strptime(text, DATE_FORMATS[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _is_duration(text: str) -> bool:
+    """Return True if the text begins with a duration in weeks and days."""
+    return _WEEKS.match(text) is not None
 
 
 def _reads_query(state: output.RequestState, answer: str) -> bool:
@@ -416,8 +425,8 @@ class Readability(Part):
         if not declined:
             label = self._stated(state, answer)
         self._rate(key, state, label)
-        refused = declined or (not is_read and label is None and is_refusal(answer))
-        if refused:
+        states_nothing = not is_read and label is None
+        if declined or (states_nothing and is_refusal(answer)):
             self.signs["refused"].add(key)
         elif not is_read and stored.unfinished:
             self.signs["thinking_unfinished"].add(key)

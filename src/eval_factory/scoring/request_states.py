@@ -107,7 +107,7 @@ def sent_text(state: output.RequestState) -> str:
 
 
 def media_of(state: output.RequestState, helm_dir: Path) -> tuple[dict[str, Any], ...]:
-    """Return a record of each picture and sound that was sent, as `media.records_of` makes it.
+    """Return a record of each picture and sound that was sent: its type, SHA-256, size and path.
 
     Args:
         state: HELM's record of the request.

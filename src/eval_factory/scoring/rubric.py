@@ -354,7 +354,7 @@ class RubricTally(Part):
         """Return a tally, or None if the run has no rubric."""
         if run.rubric is None:
             return None
-        metric, judges = run.rubric
+        metric, judges = run.rubric  # a dict from a judge to its deployment in HELM
         models = {deployment_of(judge): judge.model_id for judge in plan.judges}
         families = {}
         for name, deployment in judges.items():
@@ -559,8 +559,9 @@ class RubricTally(Part):
     def criteria_in(self, state: output.RequestState) -> tuple[dict[str, Any], ...]:
         """Return each criterion with the judges' decisions and reasons, for results.jsonl.
 
-        `agreement` is the share of pairs of judges with the same decision; it is absent if fewer
-        than two judges decided.
+        A dict has the fields of the criterion, the majority's `verdict` (a word of `VERDICTS`), and
+        `judges`, a dict from a judge to the record of its decision. `agreement` is the share of
+        pairs of judges with the same decision; it is absent if fewer than two judges decided.
         """
         criteria = _criteria_of(state)
         votes = decisions_of(state.annotations, self.judges, len(criteria))

@@ -123,7 +123,7 @@ def _notes_on_pictures(plan: Plan, run: output.HelmRun) -> Iterator[Note]:
         if run.has_metric(class_name):
             continue
         needed = [*metric.packages, *map(str, metric.weights)]
-        if metric.people:
+        if metric.people:  # people rate the pictures: no package computes this metric
             needed = ["people"]
         left_out.append(f"{metric.shown} (needs {', '.join(needed)})")
     if left_out:
@@ -179,12 +179,12 @@ def _note_on_failures(draft: Draft) -> Note:
                 f", but are left out of the jury's score, because {reason}: the bounds of that "
                 "score count them"
             )
-    asks_again = (
-        tally.something_to_ask
-        and not tally.causes.all_permanent
-        and read_origin(plan.rundir.cache_db) is None
-    )
-    again = "; the same command asks them again" if asks_again else ""
+    again = ""
+    may_succeed = tally.something_to_ask and not tally.causes.all_permanent
+    # A run that scores the answers of another run again does not ask the model.
+    asks_model = read_origin(plan.rundir.cache_db) is None
+    if may_succeed and asks_model:
+        again = "; the same command asks them again"
     text = f"{draft.instances.failed} instances failed and {handling}{again}"
     return Note(Importance.INCOMPLETE, text)
 
@@ -205,7 +205,8 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
         if counts.same_family:
             yield Note(Importance.DOUBTFUL, f"judge {judge} is of the evaluated model's family")
     sees_images = plan.evaluation.extra.judges_see_images
-    if tally.has_pictures and not sees_images and (plan.judges or plan.prescribed):
+    has_judges = bool(plan.judges or plan.prescribed)
+    if has_judges and tally.has_pictures and not sees_images:
         text = (
             "the judges rated the answers without the questions' pictures "
             "(extra.judges_see_images: true shows them)"

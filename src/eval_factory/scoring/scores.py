@@ -61,9 +61,9 @@ class MetricValues:
         return Score(
             value,
             stats,
-            self.name,
-            self.split,
-            self.perturbation,
+            metric=self.name,
+            split=self.split,
+            perturbation=self.perturbation,
             higher_is_better=facts.higher_is_better,
             scale=self.scale or facts.scale,
             unit=facts.unit,
@@ -341,7 +341,14 @@ def _stats(metric: MetricValues, values: Mapping[InstanceKey, float], value: flo
             instance, _, perturbation = key
             lowest_by_instance[instance, perturbation] = metric.lowest[key]
         lowest = list(lowest_by_instance.values())
-    stats = describe(sample, value, metric.scale, sources, lowest, metric.looks)
+    stats = describe(
+        sample,
+        mean=value,
+        scale=metric.scale,
+        clusters=sources,
+        lowest=lowest,
+        looks=metric.looks,
+    )
     trials = trial_means(values)
     if len(trials) < 2:
         return stats

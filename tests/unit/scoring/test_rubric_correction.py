@@ -9,7 +9,7 @@ import pytest
 
 from builders import draft, plan
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.judge_passports import StoredPassport
+from eval_factory.scoring.judge_passports import BiasWithInterval, StoredPassport
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.scoring.rubric_correction import RubricCorrection
 from eval_factory.scoring.scores import MetricValues, score_of
@@ -201,15 +201,17 @@ def test_a_passport_of_the_first_version_corrects_to_its_labels_or_says_what_it_
 
 
 def test_a_judge_whose_bias_is_not_shown_is_named_first() -> None:
-    _, found = corrected(tally(), replace(PASSPORT, bias=(0.01, -0.02, 0.04)))
+    _, found = corrected(tally(), replace(PASSPORT, bias=BiasWithInterval(0.01, -0.02, 0.04)))
     notes = [note for note in found.notes.texts() if LABEL in note]
     assert "-2.0 to +4.0" in notes[0]
     for bias, interval in (
-        ((0.03, 0.02, 0.04), "+2.0 to +4.0"),
-        ((-0.03, -0.04, -0.02), "-4.0 to -2.0"),
+        (BiasWithInterval(0.03, 0.02, 0.04), "+2.0 to +4.0"),
+        (BiasWithInterval(-0.03, -0.04, -0.02), "-4.0 to -2.0"),
     ):
         _, found = corrected(tally(), replace(PASSPORT, bias=bias))
         assert not any(interval in note for note in found.notes.texts())
-    _, found = corrected(tally(), replace(PASSPORT, items=(), bias=(0.01, -0.02, 0.04)))
+    _, found = corrected(
+        tally(), replace(PASSPORT, items=(), bias=BiasWithInterval(0.01, -0.02, 0.04))
+    )
     notes = [note for note in found.notes.texts() if LABEL in note]
     assert ["-2.0 to +4.0" in note for note in notes] == [True, False], "also where it is absent"
