@@ -160,7 +160,7 @@ def make_baseline_or_look(
             if not needs_more_runs:
                 return _make_look(panel, ledger, history, baseline, options)
         next_step = f"next: {_look_command(panel)}"
-        return _make_baseline(panel, ledger, history, options, new_baseline, next_step=next_step)
+        return _make_baseline(panel, ledger, options, new_baseline, next_step=next_step)
 
 
 def _asks_for_more_repeats(panel: Panel, baseline: Line, looks: Sequence[Line]) -> bool:
@@ -228,19 +228,14 @@ def _unfinished_outcome(reports: Sequence[SuiteReport], panel: Panel) -> Monitor
 
 
 def _make_baseline(
-    panel: Panel,
-    ledger: Ledger,
-    history: History,
-    options: RunOptions,
-    why: str | None,
-    *,
-    next_step: str,
+    panel: Panel, ledger: Ledger, options: RunOptions, why: str | None, *, next_step: str
 ) -> MonitorOutcome:
     """Ask the panel for its baseline, and write the baseline into the ledger.
 
     `why` is the reason for a new baseline; it is None for the first baseline, and for a baseline
     that gets more runs. `next_step` is the last line for the screen.
     """
+    history = ledger.intact_history()
     section = panel.section
     _policy_sha256(panel)  # report a wrong policy before the panel is asked
     limits = panel.limits
@@ -727,9 +722,7 @@ def _make_baseline_of_new_model(
         "or copy its `target` into your panel"
     )
     next_step = f"the new model is watched from now on: {advice}"
-    return _make_baseline(
-        new_panel, ledger, ledger.intact_history(), options, why, next_step=next_step
-    )
+    return _make_baseline(new_panel, ledger, options, why, next_step=next_step)
 
 
 def _refuse_unknown_tasks(policy: Policy, panel: Panel, folder: Path) -> None:

@@ -1,4 +1,6 @@
-"""Finds the answers that a metric cannot read, and refusals.
+"""Finds the answers that a metric cannot read, refusals, and other signs of answers.
+
+A sign is a remark on one answer, such as `refused` or `unparsed` (`core/signs.py`).
 
 A metric reads answers of one form, such as the letter of an option. It cannot read an answer that
 is in another form, empty or cut off. Most forms follow from HELM's run spec and references. A form
@@ -444,6 +446,7 @@ class Readability(Part):
     @staticmethod
     def _may_be_empty(state: output.RequestState) -> bool:
         """Return True if an empty answer to this request is normal."""
+        # Some run specs ask only for the probability of the prompt, and for no new token.
         measures_prompt_alone = state.request.get("max_tokens") == 0
         return measures_prompt_alone or empty_answer_is_right(state)
 
@@ -492,10 +495,11 @@ class Readability(Part):
 
         An answer counts as identical if the same answer was also given to another question.
         """
-        questions_of_answer = Counter(answer for answer, _ in self.times_given)
+        # answer -> the number of different questions to which it was given
+        number_of_questions = Counter(answer for answer, _ in self.times_given)
         identical = 0
         for (answer, _), times in self.times_given.items():
-            if questions_of_answer[answer] > 1:
+            if number_of_questions[answer] > 1:
                 identical += times
         unreadable = self.signs["unparsed"] | self.signs["thinking_unfinished"] | self.empty
         counts = {name: len(keys) for name, keys in self.signs.items()}
