@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from eval_factory.config.rules import own_data_of
@@ -409,6 +409,14 @@ def pins_of(*plans: Plan) -> Pins | None:
     return Pins(files, datasets)
 
 
+class UnpinnedData(NamedTuple):
+    """A data set or file that a finished run did not read as it is pinned."""
+
+    name: str
+    pinned: str  # the pinned revision or SHA-256
+    read: str  # the revision or SHA-256 that was read
+
+
 def notes_on_revisions(plan: Plan) -> list[str]:
     """Return a note for each data set of the Hub that a finished run read at another revision.
 
@@ -416,20 +424,21 @@ def notes_on_revisions(plan: Plan) -> list[str]:
         HelmError: the record of the data sets cannot be read.
     """
     notes = []
-    for name, pinned, read in _other_revisions(plan):
-        revision = "an unknown revision" if read == UNKNOWN_REVISION else f"revision {read}"
+    for data in _other_revisions(plan):
+        revision = f"revision {data.read}"
+        if data.read == UNKNOWN_REVISION:
+            revision = "an unknown revision"
         notes.append(
-            f"{name} was read at {revision}, not at the pinned {pinned}: "
+            f"{data.name} was read at {revision}, not at the pinned {data.pinned}: "
             "scores may not be comparable"
         )
     return notes
 
 
-def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield a tuple for each data set that was not read at its pinned revision.
+def _other_revisions(plan: Plan) -> Iterator[UnpinnedData]:
+    """Yield each data set that was not read at its pinned revision.
 
-    The tuple is (data set, pinned revision, revision that was read). Data sets with a loading
-    script are left out: the cache does not record their revision.
+    Data sets with a loading script are left out: the cache does not record their revision.
     """
     pinned_revisions = {}
     for dataset in task_sources(plan, load_sources()).hub:
@@ -438,14 +447,11 @@ def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
     for dataset_read in output.read_run_record(plan.rundir.helm).datasets:
         pinned = pinned_revisions.get(dataset_read.id)
         if pinned is not None and dataset_read.revision != pinned:
-            yield dataset_read.id, pinned, dataset_read.revision
+            yield UnpinnedData(dataset_read.id, pinned, dataset_read.revision)
 
 
-def differences_from_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def differences_from_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[UnpinnedData]:
     """Yield the data of a finished run that differ from the pinned data.
-
-    Each tuple has the name of a data set or file, the pinned revision or SHA-256, and the revision
-    or SHA-256 that was read.
 
     Args:
         plan: the plan of the finished run.
@@ -460,7 +466,7 @@ def differences_from_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tu
     for file in task.files:
         name = f"{names.SCENARIOS_FOLDER}/{task.scenario}/{file.path}"
         if file.sha256 is not None and files.get(name, file.sha256) != file.sha256:
-            yield name, file.sha256, files[name]
+            yield UnpinnedData(name, file.sha256, files[name])
 
 
 def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:

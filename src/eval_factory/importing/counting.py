@@ -1,7 +1,7 @@
 """Counts the samples of another program's run in one pass.
 
 The counts contain the values by metric, the numbers of problems, the groups, and the scores that
-are possible without a model.
+are possible without a model. The reader (`reading/`) finds the option that an answer states.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def stated_option_index(sample: ForeignSample) -> int | None:
     return ord(letter) - ord("A")
 
 
-def signs_of(sample: ForeignSample, option_index: int | None) -> tuple[str, ...]:
+def signs_of(sample: ForeignSample, stated_index: int | None) -> tuple[str, ...]:
     """Return the sign of an answer in a tuple, which is empty if the answer has no sign.
 
     An answer that refuses has the sign `REFUSED`. Another answer to a question with known right
@@ -63,10 +63,10 @@ def signs_of(sample: ForeignSample, option_index: int | None) -> tuple[str, ...]
 
     Args:
         sample: the answer.
-        option_index: the index of the stated option, from `stated_option_index`.
+        stated_index: the index of the stated option, from `stated_option_index`.
     """
     answer = sample.completion or ""
-    if option_index is not None or not answer.strip():
+    if stated_index is not None or not answer.strip():
         return ()
     if is_refusal(answer):
         return (REFUSED,)
@@ -153,8 +153,8 @@ class SampleCounts:
             return
         if not sample.completion.strip():
             self.empty += 1
-        index = stated_option_index(sample)
-        signs = signs_of(sample, index)
+        stated_index = stated_option_index(sample)
+        signs = signs_of(sample, stated_index)
         if signs:
             self.signs[key] = signs
         if REFUSED in signs:
@@ -163,10 +163,10 @@ class SampleCounts:
             self.unparsed += 1
         if sample.is_comparable:
             self.comparable += 1
-            if index is None:
+            if stated_index is None:
                 self.comparable_without_option += 1
-            # If the answer states no option, `index` is None, and the value is 0.
-            self.reader_values[key] = float(index in sample.right_options)
+            # If the answer states no option, `stated_index` is None, and the value is 0.
+            self.reader_values[key] = float(stated_index in sample.right_options)
 
     def _add_categories(self, sample: ForeignSample, key: SampleKey) -> None:
         """Add a sample to its groups; drop a category that has too many values."""

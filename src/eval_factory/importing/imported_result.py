@@ -133,8 +133,9 @@ def _scores_and_bounds(
 ) -> tuple[dict[str, Score], dict[str, tuple[float, float]]]:
     """Return the scores by name, and the bounds (lowest, highest) by the name of the score.
 
-    If the source has no score `READER_METRIC`, this score of our reader is added. Notes about the
-    scores are appended to `notes`.
+    If the source has no score `READER_METRIC`, this score is added. It is computed by our reader
+    (`reading/`), which finds the option that an answer states. Notes about the scores are appended
+    to `notes`.
     """
     scores: dict[str, Score] = {}
     bounds = {}

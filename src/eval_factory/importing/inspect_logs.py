@@ -3,6 +3,10 @@
 A log is a `.eval` file (a ZIP archive of JSON documents) or a `.json` file. This module follows the
 published format (inspect.aisi.org.uk/eval-logs.html); it does not import `inspect_ai`. An optional
 field of a log is missing or null; `or {}` covers both cases.
+
+In Inspect, a scorer gives each sample a score, whose value may be a number, a letter, or a dict of
+these. Metrics such as `accuracy` are computed from the scores. Here, the name of a scorer becomes
+the name of a metric. An epoch is a repeat of all questions.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ the files that version 0.4.13 writes (`lm_eval/loggers/evaluation_tracker.py`); 
 the program. In these files, an optional field is missing or null; `or {}` covers both cases.
 
 A task of the program makes one run here. A sample always has the prompt; the question without
-instructions is often missing.
+instructions is often missing. A filter of the program extracts the answer from the text of the
+model. A task with several filters has the value of each metric once for each filter.
 """
 
 from __future__ import annotations

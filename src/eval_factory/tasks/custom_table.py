@@ -355,7 +355,7 @@ class RightAnswerCheck:
     _repeated: list[tuple[int, int]] = field(default_factory=list)
     # notes on rows in which another option has the text of the right option
     _equal_option_notes: list[str] = field(default_factory=list)
-    # the forms of the right answers of the rows with options
+    # the forms, such as "numbers from 1", that fit the right answers of all rows with options
     _forms: GoldForms = field(default_factory=GoldForms)
     # rows whose right answer becomes empty in HELM's quasi metrics
     _emptied_rows: list[int] = field(default_factory=list)

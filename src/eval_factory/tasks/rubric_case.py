@@ -33,8 +33,8 @@ the answers (see `length_adjusted`); not clipped at 0.
 """
 
 JUDGE_CORRECTED = ".judge_corrected"
-"""The end of the name of a rubric score that is corrected for the error rates in the judge's
-passport.
+"""The end of the name of a rubric score that is corrected for the judge's errors. The error rates
+are in the judge's passport, which reports how well the judge agrees with physicians.
 """
 
 UNADJUSTED_LENGTH = 2_000
