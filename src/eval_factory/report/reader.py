@@ -290,6 +290,7 @@ def load_result(folder: Path | str) -> StoredResult:
     rundir = RunDir(path)
     refuse_foreign(rundir.root, rundir.all_paths)
     document = _document_in(rundir.evaluation_config)
+    # evaluation_config.yaml has the values that the user set; run_config.yml has all values.
     defaults = _defaults_of(rundir)
     return StoredResult(
         result_in(document, StoredInstances(rundir)),

@@ -208,6 +208,7 @@ def _sample(
     judge_fields = _judge_fields(instance, with_texts=with_texts)
     scores = {}
     for name in stored.result.scores:
+        # The label of a score on another split, such as `exact_match@valid`, is no metric.
         value = instance.metrics.get(name)
         if value is not None and math.isfinite(value):
             scores[name] = {"value": value, "answer": completion, **judge_fields}
