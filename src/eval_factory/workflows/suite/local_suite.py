@@ -219,7 +219,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], server: ServedModel | No
             limits[planned.number] = SharedLimitsSettings(limit_server.address, names_by_role)
 
         def probe_model(planned: PlannedCell) -> ProbeAnswer:
-            """Probe the endpoint of a cell's model.
+            """Probe the endpoint of a cell's model. `EndpointPauses` calls this in other threads.
 
             Returns None if the endpoint answers, or if the user has switched probes off.
             """
