@@ -73,10 +73,11 @@ def page_schema(runs: Sequence[PageRun], helm_schema: Mapping[str, Any]) -> dict
     for group in helm_schema.get("run_groups", ()):
         if not group.get("subgroups"):
             scenario_groups.add(group["name"])
-    used = scenario_groups & set(chain.from_iterable(run.groups for run in runs))
-    by_group = _runs_by_group(runs, used)
+    helm_groups = scenario_groups & set(chain.from_iterable(run.groups for run in runs))
+    by_group = _runs_by_group(runs, helm_groups)
     metrics = _metrics(runs, helm_schema.get("metrics", ()))
     _drop_repeated_short_names(metrics, by_group.values())
+    shown_groups = _shown_groups(helm_schema.get("run_groups", ()), helm_groups)
     metric_groups: list[dict[str, Any]] = []
     run_groups: list[dict[str, Any]] = []
     if by_group:
@@ -85,24 +86,25 @@ def page_schema(runs: Sequence[PageRun], helm_schema: Mapping[str, Any]) -> dict
         "metrics": metrics,
         "perturbations": list(helm_schema.get("perturbations", ())),
         "metric_groups": [*helm_schema.get("metric_groups", ()), *metric_groups],
-        "run_groups": [*_shown_groups(helm_schema.get("run_groups", ()), used), *run_groups],
+        "run_groups": [*shown_groups, *run_groups],
     }
 
 
-def _runs_by_group(runs: Sequence[PageRun], used: set[str]) -> dict[str, PageRun]:
+def _runs_by_group(runs: Sequence[PageRun], helm_groups: set[str]) -> dict[str, PageRun]:
     """Return the run that stands for each group that HELM's schema lacks, by the group's name.
 
     A run belongs to the last of its groups, which is the most specific one. If several runs belong
     to a group, the last run stands for the group, with the metrics of all these runs. Runs without
-    a group are left out, and so are runs with a group in `used`.
+    a group are left out. Runs with a group in `helm_groups` are left out too, because HELM's own
+    groups show them.
 
     Args:
         runs: the runs of the pages.
-        used: the groups of HELM's schema that the runs have.
+        helm_groups: the groups of HELM's schema that the runs have.
     """
     by_group: dict[str, PageRun] = {}
     for run in runs:
-        if not run.groups or used & set(run.groups):
+        if not run.groups or helm_groups & set(run.groups):
             continue
         group = run.groups[-1]
         metrics = dict.fromkeys(run.metrics)
@@ -136,14 +138,16 @@ def page_models(display_names: Mapping[str, str]) -> dict[str, Any]:
     return {"models": [model_entry(name, shown, shown) for name, shown in display_names.items()]}
 
 
-def _shown_groups(groups: Iterable[Mapping[str, Any]], used: set[str]) -> list[dict[str, Any]]:
+def _shown_groups(
+    groups: Iterable[Mapping[str, Any]], helm_groups: set[str]
+) -> list[dict[str, Any]]:
     """Return those of HELM's groups that the pages show, in HELM's order.
 
-    These are the groups in `used`, and the groups of groups with such a member. A group of groups
-    lists only members that the pages show.
+    These are the groups in `helm_groups`, and the groups of groups with such a member. A group of
+    groups lists only members that the pages show.
     """
     groups = list(groups)
-    names = set(used)  # the names of the groups to show
+    names = set(helm_groups)  # the names of the groups to show
     # Repeat, because a group of groups may come before or after its members.
     for _ in groups:
         names |= {group["name"] for group in groups if names & set(group.get("subgroups") or ())}
