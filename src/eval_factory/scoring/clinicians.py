@@ -227,7 +227,9 @@ class RatedResult:
     """A result with the ratings of its answers."""
 
     rated_question: RatedQuestion  # the question that people answered, and its scale
-    sample: Sample  # the last sample of the main kind; its strata are used for all ratings
+    # the last sample of the main kind (the kind with the most ratings); its strata are used for all
+    # ratings
+    sample: Sample
     # the main metric's value of every answer
     values: dict[AnswerKey, float] = field(default_factory=dict)
     scores_by_judge: dict[str, dict[AnswerKey, float]] = field(

@@ -156,12 +156,13 @@ def whole_number_in(text: str) -> float | None:
     text = _DECIMAL_ZERO.sub(r"\1", stated_value(text))
     out_of = _OUT_OF.search(text)
     listed = _NUMBER_LIST.search(text)
-    begins_with_list = listed and _NUMBER_LIST.match(text.lstrip("(["))  # "(2, 4, 5)"
+    begins_with_list = _NUMBER_LIST.match(text.lstrip("([")) is not None  # "(2, 4, 5)"
     begins_with_number = _OPENING_NUMBER.match(text) is not None and not begins_with_list
-    if out_of is not None and not begins_with_number:
-        return float(out_of[1])
-    if listed is not None and not begins_with_number:
-        return float(listed[0].count(",") + 1)
+    if not begins_with_number:
+        if out_of is not None:
+            return float(out_of[1])
+        if listed is not None:
+            return float(listed[0].count(",") + 1)  # the number of criteria
     number = number_in(text)
     if number is None:
         return None
