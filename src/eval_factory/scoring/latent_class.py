@@ -105,10 +105,10 @@ def judge_rates(
 ) -> JudgeRates | None:
     """Return the judge's sensitivity and specificity, with resampled values of both.
 
-    Conversations are resampled. Pseudo-items get random weights in each resample: the labels may
-    contain no example of a rare mistake, and its rate would then hardly differ between resamples.
-    Return None if fewer than `MIN_DOUBLE` items have two or more labels, or if there are too few
-    conversations.
+    Conversations are resampled, because the items of one conversation are not independent.
+    Pseudo-items get random weights in each resample: the labels may contain no example of a rare
+    mistake, and its rate would then hardly differ between resamples. Return None if fewer than
+    `MIN_DOUBLE` items have two or more labels, or if there are too few conversations.
 
     Args:
         items: groups of the labelled items of a judge's passport, the file that `calibrate` writes.

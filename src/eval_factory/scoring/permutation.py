@@ -45,8 +45,9 @@ class _Units:
     sums: NDArray[Any]  # the sum of the unit's values, each minus the mean of all values
     counts: NDArray[Any]  # the number of the unit's values
     in_group: NDArray[Any]  # 1.0 if the unit is in the group, else 0.0
-    # Units with the same number are exchanged with each other. A unit that is a complete source has
-    # the number 0. The units of a split source have their source's number, which is at least 1.
+    # Units of one stratum have the same number, and are exchanged with each other. A unit that is a
+    # complete source has the number 0. The units of a split source have their source's number,
+    # which is at least 1.
     strata: NDArray[Any]
     source_starts: NDArray[Any]  # the index of the first unit of each source
 

@@ -126,7 +126,8 @@ class Looks(Part):
 
         Also add notes on the sample and on the rule.
 
-        The floors are added before this hook is called: a rule may compare them with the interval.
+        A floor is the best score without a model. The floors are added before this hook is called:
+        a rule may compare them with the interval.
 
         Raises:
             ConfigError: No interval of this metric is valid at several looks, or the rule needs a
