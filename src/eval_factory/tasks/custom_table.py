@@ -461,7 +461,7 @@ class RightAnswerCheck:
         form = self._forms.form()
         problems = list(self.problems)
         if form is not None and not self._has_uncompared_row:
-            # The right answers are mapped to letters, so it is no problem if one is not an option.
+            # The right answers are mapped to letters, so they need not be options themselves.
             findings.notes.append(
                 f"the right answers ({CORRECT}) of {file.name} are {form}: "
                 "each is mapped to the letter of its option"

@@ -26,7 +26,7 @@ from eval_factory.tasks.upstreams import HELM, Upstream
 
 _FILE_NAME = "framework.yml"  # in the package, or at the top of a checkout (`framework_path`)
 DATA_PATH = "data_path"  # the parameter with the path of the user's own data
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parents[1]  # the folder of the package `eval_factory`
 _GROUP = "eval_factory.tasks"  # the group of the plug-ins' entry points
 _PLUG_IN_FILE = "eval_factory.yml"
 _ENDPOINT_TYPES = "supported_endpoint_types"
@@ -496,7 +496,8 @@ def framework_path(package: Path = _PACKAGE) -> Path:
     packaged = package / _FILE_NAME
     if packaged.is_file():
         return packaged
-    return _PACKAGE.parents[1] / _FILE_NAME
+    top_of_checkout = _PACKAGE.parents[1]  # the package is `src/eval_factory` there
+    return top_of_checkout / _FILE_NAME
 
 
 @lru_cache(maxsize=1)

@@ -44,7 +44,8 @@ _PUBLISHED_FORMATS: Mapping[str | None, Callable[[Path], Iterable[str]]] = {
     CONCORDANCE: lambda file: read_concordance_file(file).problems,
 }
 """A dict from the format of a published file to the function that returns the problems of a file.
-The formats of published multiple-choice files are in `FORMS` instead.
+The formats of published multiple-choice files are in `FORMS` instead. No key is None: the type only
+allows a lookup of `FileLayout.format`, which may be None.
 """
 
 

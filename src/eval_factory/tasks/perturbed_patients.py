@@ -127,7 +127,7 @@ def with_other_sex(parts: PromptParts) -> str | None:
     table = _TO_FEMALE
     if sex == "female":
         table = _TO_MALE
-    changes = []
+    changes = []  # (start, end, new text)
     for word in _GENDERED.finditer(parts.text):
         old = word.group()
         # A word in capitals may be an abbreviation.

@@ -15,7 +15,8 @@ from eval_factory.tasks.perturbed_patients import GROWN_UP_FROM, Patient, patien
 _ABBREVIATED = re.compile(
     r"(?:\b[A-Z]|\b(?:Drs?|Mrs?|Ms|St|Prof|vs|Figs?|No|al|etc|cf|ca|approx|e\.g|i\.e|spp?))\.\Z"
 )
-# white space after the end of a sentence, or a line break
+# white space after the end of a sentence and before a capital letter, as in `fever. He`; or a line
+# break
 _GAP = re.compile(r"(?:(?<=[.?!])|(?<=[.?!][\"')]))[ \t]+(?=[A-Z\"(])|[ \t]*\n\s*(?=\S)")
 
 

@@ -67,8 +67,8 @@ def in_other_units(parts: PromptParts) -> str | None:
         return None
     if _ANY_UNIT.search(parts.unchanged_text) or has_word_of(parts, word_lists().unit_question):
         return None
-    changes: list[tuple[int, int, str]] = []
-    analyte: _AnalyteOfValue = None
+    changes: list[tuple[int, int, str]] = []  # (start, end, new text)
+    analyte: _AnalyteOfValue = None  # of the previous value, until the loop sets it to the next
     end = 0  # the position after the previous value
     in_both_units = _stated_twice(parts.text, values)
     for value in values:

@@ -37,7 +37,7 @@ def with_typos(parts: PromptParts) -> str | None:
         return None
     wanted = max(1, round(len(words) / _WORDS_PER_TYPO))
     count = min(wanted, len(ordinary))
-    changes = []
+    changes = []  # (start, end, new text)
     for word in parts.rng.sample(ordinary, count):
         changes.append((*word.span(), _mistyped(word.group(), parts.rng)))
     return with_changes(parts.text, changes)
@@ -101,8 +101,8 @@ def with_synonyms(parts: PromptParts) -> str | None:
     A word in capitals is not replaced. A word after "a" or "an" is replaced only if the article
     fits the synonym. None is returned if no word can be replaced.
     """
-    pairs = word_lists().synonyms
-    changes = []
+    pairs = word_lists().synonyms  # dict from a word to its synonym
+    changes = []  # (start, end, new text)
     for match in pattern_of(tuple(pairs)).finditer(parts.text):
         word = match.group()
         new = in_case_of(word, pairs[word.lower()])
