@@ -20,7 +20,7 @@ import yaml
 from command_here import run_here
 
 PROGRAM = (sys.executable, "-m", "eval_factory")
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 READ_AT_START = re.compile(r"PYTHON\w+|LC_\w+|HF_\w+")
 """Variables that Python, or a package while it is imported, reads once."""
 CANARY = "sk-canary-5f3a9c1e7b2d4860aa"
