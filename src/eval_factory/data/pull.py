@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shutil
 import zipfile
 import zlib
@@ -152,7 +151,7 @@ class Fetcher:
                 problem = WEB_PAGE
             if problem is not None:
                 raise FetchError(f"{url}: {problem}")
-            os.replace(partial, target)  # noqa: PTH105
+            partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
 
