@@ -156,7 +156,7 @@ def _table_of_pairs(compared: Compared) -> Table:
         interval = _interval(comparison, between=" .. ")
         rows.append([comparison.pair_label, difference, interval, *_p_values(comparison)])
     header = ["pair", "difference", "95 % interval", "p", "p (Holm)"]
-    return Table(header, rows, numbers=4)  # the last four columns have numbers
+    return Table(header, rows, number_columns=4)  # the last four columns have numbers
 
 
 def _end_of(text: str) -> str:
@@ -378,7 +378,7 @@ def comparison_markdown(compared: Compared) -> str:
         ranks = []
         for ranked in compared.ranks:
             ranks.append([ranked.model.label, f"{ranked.best} to {ranked.worst}"])
-        lines += ["", *in_markdown(Table(["model", "rank"], ranks, numbers=1))]
+        lines += ["", *in_markdown(Table(["model", "rank"], ranks, number_columns=1))]
     for comparison in compared.comparisons:
         lines.append("")
         for sentence in sentences(comparison):
@@ -417,7 +417,7 @@ def _markdown_table(comparisons: Sequence[Comparison]) -> Table:
                 _number(comparison.paired.mde, comparison),
             ]
         )
-    return Table(header, rows, numbers=6)
+    return Table(header, rows, number_columns=6)
 
 
 def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:

@@ -92,12 +92,14 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
             parts.append("\n".join([f"## {title}", "", *markdown(table), "", note]))
         return "\n\n".join(parts) + "\n"
     if purpose == "methods":
-        several = _SeveralRuns(results, papers.Citations(), describe=papers.run_beside_table)
+        several = _SeveralRuns(
+            results, papers.Citations(), describe=papers.describe_run_beside_table
+        )
         return papers.methods_of(several)
     # The only purpose that is left is a TRIPOD-LLM checklist about several runs. It writes a
     # citation as "(ref. 3)".
     cite = papers.Citations(form="(ref. {})")
-    several = _SeveralRuns(results, cite, describe=papers.run_in_full, in_table=False)
+    several = _SeveralRuns(results, cite, describe=papers.describe_run_in_full, in_table=False)
     return papers.tripod_of(several, several.named(show=code))
 
 
@@ -117,9 +119,9 @@ def page_of_suite(folder: Path, page_folder: Path) -> str:
 
 def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pack:
     """Return the evidence pack of this name about one run, a suite or several runs."""
-    cite = papers.citations()
+    cite = papers.citations_of_pack()
     if len(runs) == 1 and not is_suite_folder(folders[0]):
-        run = papers.run_of_pack(load_result(runs[0]), cite)
+        run = papers.describe_run_for_pack(load_result(runs[0]), cite)
         provenance = run.result.provenance
         about = f"Of run {provenance.run_identity}: {run.result.task}, {provenance.target}."
         return papers.pack_of(name, [about], cite, run)
@@ -140,7 +142,7 @@ def pack_of_panel(
     Raises:
         PrerequisiteError: a folder has no result.
     """
-    cite = papers.citations()
+    cite = papers.citations_of_pack()
     several = None
     if runs:
         # no folder of a suite: each run is a cell
@@ -199,7 +201,9 @@ class _SeveralRuns:
 
     results: SuiteResults
     cite: papers.Citations  # numbers the references, and writes the marks that cite them
-    describe: Callable[[StoredResult, papers.Citations], papers.DescribedRun] = papers.run_of_pack
+    describe: Callable[[StoredResult, papers.Citations], papers.DescribedRun] = (
+        papers.describe_run_for_pack
+    )
     """Returns one run with the sentences that the kind of text needs."""
     in_table: bool = True
     """True if the times and hashes of the runs are in a table, not in the text."""
@@ -317,7 +321,7 @@ def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
     if len(results.evaluations) > 1 and results.has_win_rates:
         yield (
             "Win rates",
-            messages.win_rate_table(results.win_rates, tested=False),
+            messages.win_rate_table(results.win_rates, with_comparisons=False),
             messages.WIN_RATES,
         )
     pairs = messages.pair_table(results.benchmarks, without="result")
@@ -346,4 +350,4 @@ def _table_of_scores(results: SuiteResults) -> Table:
                     ranks.get((evaluation, cell.target), messages.NOTHING),
                 ]
             )
-    return Table(header, rows, numbers=4)
+    return Table(header, rows, number_columns=4)  # n, score, interval and rank

@@ -345,7 +345,7 @@ def _scores(results: SuiteResults) -> Iterator[str]:
     if any(floors):
         rows.append([messages.FLOOR, *map(Lines, floors)])
     # `numbers`: all columns but the first are columns with numbers
-    yield from in_markdown(Table(["model", *headers], rows, numbers=len(headers)))
+    yield from in_markdown(Table(["model", *headers], rows, number_columns=len(headers)))
     yield from ("", "Each value with its 95 % interval and its number of instances (n).")
     not_reportable = [
         (cell.name, "; ".join(cell.not_reportable)) for cell in _not_reportable(results)
@@ -390,13 +390,15 @@ def _groups(results: SuiteResults) -> Iterator[str]:
         for row in table.rows:
             rows.append([group, *row])
     header = ["group", "benchmark", "score", *results.targets]
-    yield from in_markdown(Table(header, rows, numbers=count))
+    yield from in_markdown(Table(header, rows, number_columns=count))
     yield from ("", messages.GROUPS_NOTE, "")
     rates: list[list[TableCell]] = []
     for group, by_target in messages.group_win_rates(results).items():
         rates.append([group, *by_target])
     if rates:
-        yield from in_markdown(Table(["mean win rate", *results.targets], rates, numbers=count))
+        yield from in_markdown(
+            Table(["mean win rate", *results.targets], rates, number_columns=count)
+        )
 
 
 _PAID = ("prompt tokens", "answer tokens", "cost")
@@ -423,7 +425,7 @@ def _runs(results: SuiteResults, root: Path) -> Table:
                 *messages.paid(cell),
             ]
         )
-    return Table(header, rows, numbers=6)
+    return Table(header, rows, number_columns=6)
 
 
 def _runs_of_page(results: SuiteResults, root: Path) -> Table:
@@ -458,7 +460,7 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
         failed = formats.count(cell.failed, missing=messages.NOTHING)
         scored = formats.percent(cell.coverage, missing=messages.NOTHING)
         rows.append([model, name, cell.status, scored, failed, *messages.paid(cell), *usage])
-    return Table(header, rows, numbers=9)
+    return Table(header, rows, number_columns=9)
 
 
 def suite_page(results: SuiteResults, root: Path) -> str:

@@ -255,7 +255,7 @@ def pair_table(benchmarks: Iterable[ComparedBenchmark], *, without: str = "") ->
         column = header.index(without)
         for row in (header, *rows):
             del row[column]
-    return Table(header, rows, numbers=4)  # the last four columns have numbers
+    return Table(header, rows, number_columns=4)  # the last four columns have numbers
 
 
 def refused_pairs(benchmark: ComparedBenchmark) -> list[tuple[str, list[str]]]:
@@ -279,23 +279,23 @@ def _difference(difference: float, comparison: Comparison) -> str:
     return text
 
 
-def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
+def win_rate_table(rates: Iterable[WinRate], *, with_comparisons: bool = True) -> Table:
     """Return a table with a row for each model, the best first and those without a win rate last.
 
     Args:
         rates: the win rates.
-        tested: True if the table has a column with the results of each model's comparisons.
+        with_comparisons: whether a column has the results of each model's comparisons.
     """
     header = ["model", "mean win rate", "rank", "comparisons", "benchmarks"]
-    if not tested:
+    if not with_comparisons:
         header.remove("comparisons")
     rows = []
     for rate in sorted(rates, key=_best_first):
         row = [rate.model, _win_rate(rate), _ranks_of(rate)]
-        if tested:
+        if with_comparisons:
             row.append(_decided(rate))
         rows.append([*row, str(rate.columns)])
-    return Table(header, rows, numbers=len(header) - 1)
+    return Table(header, rows, number_columns=len(header) - 1)
 
 
 def _best_first(rate: WinRate) -> float:
@@ -346,7 +346,7 @@ def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str
             rows += _group_rows(results, evaluation, group)
         if rows:
             header = ["benchmark", "score", *results.targets]
-            tables[group] = Table(header, rows, numbers=len(results.targets))
+            tables[group] = Table(header, rows, number_columns=len(results.targets))
     return tables
 
 
@@ -405,7 +405,7 @@ def asked_again_table(results: SuiteResults) -> Table:
     for cell in results.cells:
         if cell.asked_again is not None:
             rows.append(_asked_again_row(cell, cell.asked_again))
-    return Table(_ASKED_AGAIN_HEADER, rows, numbers=8)
+    return Table(_ASKED_AGAIN_HEADER, rows, number_columns=8)
 
 
 def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:

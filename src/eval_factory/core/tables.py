@@ -72,12 +72,12 @@ class Table:
 
     head: Sequence[TableCell]  # the titles of the columns
     rows: Sequence[Sequence[TableCell]]
-    # the number of columns with numbers, which are the last columns; they hold no foreign text
-    numbers: int = 0
+    # the number of columns with numbers; they are the last columns, and hold no foreign text
+    number_columns: int = 0
 
     def is_number(self, column: int) -> bool:
         """Return True if a column (counted from 0) holds numbers."""
-        return column >= len(self.head) - self.numbers
+        return column >= len(self.head) - self.number_columns
 
 
 def screen(table: Table, widest: int | None = None) -> list[str]:
@@ -274,7 +274,7 @@ def latex(table: Table, caption: str, note: str) -> str:
         caption: the caption, as LaTeX code.
         note: the note below the table, as plain text.
     """
-    columns = "l" * (len(table.head) - table.numbers) + "r" * table.numbers
+    columns = "l" * (len(table.head) - table.number_columns) + "r" * table.number_columns
     rows = []
     for row in [table.head, *table.rows]:
         cells = [_tex(_plain(cell)) for cell in row]

@@ -151,8 +151,8 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
     try:
         wait_for(running)
     except BaseException:
-        # Not a call, but this caller was interrupted. `wait_for` has cancelled the calls. In the
-        # loop, `wait_for` has also awaited the end of the calls.
+        # The interruption hit this function, not one of its calls. `wait_for` has cancelled the
+        # calls. In a greenlet, `wait_for` has also awaited their end; a plain thread awaits it now.
         if not is_in_loop():
             calls.wait_for_end(running)
         raise
@@ -228,7 +228,9 @@ class _Calls(Generic[Item, T]):
 
     def wait_for_end(self, running: Coroutine[Any, Any, None]) -> None:
         """Wait until the cancelled coroutine `running` of `run` has ended."""
-        wait_for(asyncio.sleep(0))  # if the loop has the coroutine, it begins in this round
+        # The loop works in the order in which it gets its work: if the loop got `running`, then
+        # `running` has begun before this sleep ends.
+        wait_for(asyncio.sleep(0))
         if self._has_begun.is_set():
             self._has_ended.wait()
         else:  # the interruption came before the loop got the coroutine

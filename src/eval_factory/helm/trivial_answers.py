@@ -63,7 +63,8 @@ class AskedQuestion:
     source: str | None = None
     """The source that the question shares with other questions, such as the name of a calculator.
 
-    If several answers to the same question are judged, the source is that question.
+    Some tasks ask the model whether a given answer is right. Several instances may then contain the
+    same question, and the source is that question.
     """
 
 
@@ -413,8 +414,9 @@ def _label_of(question: AskedQuestion, text: str) -> str | None:
 def with_answer(annotation: Mapping[str, Any], answer_fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return ehr_sql's annotation of the model's answer, with the fields of a strategy's answer.
 
-    `as_evaluated` holds the results of queries that the benchmark's evaluation changes. The
-    evaluation changes no query of a strategy, so `as_evaluated` gets the strategy's result too.
+    The benchmark's evaluation rewrites some queries of a model before it runs them. `as_evaluated`
+    holds the results of the rewritten queries. No query of a strategy is rewritten, so
+    `as_evaluated` gets the strategy's result too.
 
     Args:
         annotation: the annotation of the model's answer.

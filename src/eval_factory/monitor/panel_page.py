@@ -235,7 +235,7 @@ class _Epoch:
             else:
                 cells = ["not made", *["-"] * (len(head) - 2)]
             rows.append([_named(look), *cells])
-        return Table(head, rows, numbers=len(head) - 1)
+        return Table(head, rows, number_columns=len(head) - 1)
 
     @staticmethod
     def _cells(entry: Line, baseline: float) -> list[str]:
@@ -270,7 +270,7 @@ class _Epoch:
         head = ["look", "mean e-value"]
         for name in names:
             head.append(f"{name}: e-value")
-        return Table(tuple(head), rows, numbers=len(head) - 1)
+        return Table(tuple(head), rows, number_columns=len(head) - 1)
 
     @property
     def watched_table(self) -> Table:
@@ -287,7 +287,7 @@ class _Epoch:
             for figure in (self.baseline["watched"][key], last, smallest, largest):
                 cells.append("-" if figure is None else format_figure(figure))
             rows.append(cells)
-        return Table(head, rows, numbers=len(head) - 1)
+        return Table(head, rows, number_columns=len(head) - 1)
 
     def score_plot(self, limit: Line) -> Drawing:
         """Return a plot of each look's score, with the baseline and the limit."""

@@ -159,7 +159,7 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
             cells += ["-", "-"]
         rows.append(cells)
     head = ("limit", "n", "flips", "baseline", "max_drop", "last look", "e-value")
-    return Table(head, rows, numbers=len(head) - 1)
+    return Table(head, rows, number_columns=len(head) - 1)
 
 
 def evidence_of(baseline: Line, look: Line) -> str:

@@ -145,7 +145,9 @@ def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
     # `match` ends behind the filler words after the cue.
     follows_cue = first.start <= match.end()
     last_mention = first.mentions[-1]
-    is_complete = cues.ends_at(last_mention, clause.after(first)) or last_mention.is_before_name
+    is_complete = (
+        cues.ends_at(last_mention, clause.after(first)) or last_mention.is_before_capitalised_word
+    )
     if follows_cue and is_complete:
         return _with_joined(clause, first, groups[1:])
     marked_groups = [group for group in groups if group.first.is_marked]

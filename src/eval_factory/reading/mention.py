@@ -27,7 +27,7 @@ class Mention(NamedTuple):
     is_word: bool = False  # True if the label may be a word: "A patient", "B cells"
     # True if a capitalised word follows the label: "B Coxiella". The word may be a misspelt text of
     # the option.
-    is_before_name: bool = False
+    is_before_capitalised_word: bool = False
     text_label: str | None = None  # for a conflict: the label of the option that the text names
 
     @property

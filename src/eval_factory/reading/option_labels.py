@@ -15,7 +15,8 @@ from eval_factory.reading.phrases import any_of, compiled_for_any_case
 
 MAX_LABEL = 2
 """The greatest length of a label in characters; a longer label ("yes") is read as a text."""
-MAX_SUFFIXED = MAX_LABEL + 3  # with a suffix, but without its apostrophe
+MAX_SUFFIXED = MAX_LABEL + 3
+"""The greatest length of a label with a suffix, as in Turkish "B'dir", without the apostrophe."""
 
 # "option " or "option (" directly before a label
 _OPTION_BEFORE = compiled_for_any_case(rf"(?<!\w){any_of('option')} ['\"(\[]{{0,2}}\Z")
@@ -123,7 +124,7 @@ def _mention(text: str, start: int, end: int, word_end: int, label: str) -> Ment
     is_named = _OPTION_BEFORE.search(text, max(0, start - _BEFORE), start) is not None
     is_marked = is_enclosed or is_named
     is_word = not is_marked and _is_word(text, end, label)
-    is_before_name = text[end : end + 1] == " " and text[end + 1 : end + 2].isupper()
+    is_before_capitalised_word = text[end : end + 1] == " " and text[end + 1 : end + 2].isupper()
     return Mention(
         label,
         start,
@@ -131,7 +132,7 @@ def _mention(text: str, start: int, end: int, word_end: int, label: str) -> Ment
         Form.LABEL,
         is_marked=is_marked,
         is_word=is_word,
-        is_before_name=is_before_name,
+        is_before_capitalised_word=is_before_capitalised_word,
     )
 
 
@@ -142,10 +143,10 @@ def _is_word(text: str, end: int, label: str) -> bool:
     """
     if label.isdigit():
         return _AFTER_STEP.match(text, end) is not None
-    word = _NEXT_WORD.match(text, end)
-    if word is None or _NO_NOUN.match(text, end):
+    next_word = _NEXT_WORD.match(text, end)
+    if next_word is None or _NO_NOUN.match(text, end):
         return False
-    return label in {"A", "I"} or word[1].islower()
+    return label in {"A", "I"} or next_word.group(1).islower()
 
 
 def _is_species(text: str, end: int, option_text: str) -> bool:
@@ -153,7 +154,8 @@ def _is_species(text: str, end: int, option_text: str) -> bool:
 
     Return False if the name of the species is in the text of the option itself.
     """
-    word = _LATIN_WORD.match(text, end)
-    if word is None:
+    latin_word = _LATIN_WORD.match(text, end)
+    if latin_word is None:
         return False
-    return word[1] in _SPECIES and word[1] not in option_text.lower()
+    species = latin_word.group(1)
+    return species in _SPECIES and species not in option_text.lower()

@@ -404,7 +404,7 @@ def figures_table(part: AgreementPart, majority: AgreementPart | None = None) ->
         else:
             row.append(_figure_text(part.physicians, key))
         rows.append(row)
-    return Table(head, _rows_with_figures(rows, first_figure=1), numbers=len(head) - 1)
+    return Table(head, _rows_with_figures(rows, first_figure=1), number_columns=len(head) - 1)
 
 
 def _rows_with_figures(rows: Sequence[list[str]], *, first_figure: int) -> list[list[str]]:
@@ -437,7 +437,7 @@ def parts_table(parts: Mapping[str, AgreementPart], first_head: str) -> Table:
             row.append(_figure_text(part.physicians, "f1_macro"))
         row.append(_figure_text(part.judge, "bias"))
         rows.append(row)
-    return Table(head, _rows_with_figures(rows, first_figure=3), numbers=len(head) - 1)
+    return Table(head, _rows_with_figures(rows, first_figure=3), number_columns=len(head) - 1)
 
 
 def steadiness_table(by_change: Mapping[Change, Steadiness]) -> Table:
@@ -448,7 +448,7 @@ def steadiness_table(by_change: Mapping[Change, Steadiness]) -> Table:
         flips = _with_interval(steadiness.flips, formats.percent)
         shift = _with_interval(steadiness.shift, _points_text)
         rows.append([str(change), str(steadiness.decisions), flips, shift])
-    return Table(head, rows, numbers=3)
+    return Table(head, rows, number_columns=3)
 
 
 def _figure_text(figures: Figures | None, key: str) -> str:
@@ -492,7 +492,7 @@ def _narrow_category_table(calibration: Calibration) -> Table:
                     _figure_text(part.judge, "bias"),
                 ]
             )
-    return Table(["category", "items", "macro F1", FIGURE_NAMES["bias"]], rows, numbers=3)
+    return Table(["category", "items", "macro F1", FIGURE_NAMES["bias"]], rows, number_columns=3)
 
 
 def label_set_size(calibration: Calibration) -> str:
@@ -618,7 +618,7 @@ def juries_table(juries: Sequence[BestJury]) -> Table:
                 cost,
             ]
         )
-    return Table(head, rows, numbers=3)
+    return Table(head, rows, number_columns=3)
 
 
 def juries_document(juries: Sequence[BestJury]) -> dict[str, Any]:

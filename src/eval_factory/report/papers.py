@@ -710,12 +710,12 @@ def pack_texts() -> Mapping[str, Any]:
     return dict(packaged("report/evidence_packs.yml"))
 
 
-def citations() -> Citations:
+def citations_of_pack() -> Citations:
     """Return the citations of an evidence pack; no source is cited yet."""
     return Citations("(ref. {})", {**paper_texts()["sources"], **pack_texts()["sources"]})
 
 
-def run_beside_table(stored: StoredResult, cite: Citations) -> DescribedRun:
+def describe_run_beside_table(stored: StoredResult, cite: Citations) -> DescribedRun:
     """Return a run for a methods text in which a table has the counts and hashes of all runs."""
     sentences = {**paper_texts()["sentences"], **paper_texts()["sentences_beside_table"]}
     return DescribedRun(
@@ -728,7 +728,7 @@ def run_beside_table(stored: StoredResult, cite: Citations) -> DescribedRun:
     )
 
 
-def run_of_pack(stored: StoredResult, cite: Citations) -> DescribedRun:
+def describe_run_for_pack(stored: StoredResult, cite: Citations) -> DescribedRun:
     """Return a run for an evidence pack. The appendix of the pack has the times and hashes."""
     sentences = {**paper_texts()["sentences"], **pack_texts()["sentences"]}
     files = listed_checksums(RunDir(stored.folder))
@@ -743,9 +743,9 @@ def run_of_pack(stored: StoredResult, cite: Citations) -> DescribedRun:
     )
 
 
-def run_in_full(stored: StoredResult, cite: Citations) -> DescribedRun:
+def describe_run_in_full(stored: StoredResult, cite: Citations) -> DescribedRun:
     """Return a run for a checklist, whose text has the run's times and hashes."""
-    return replace(run_of_pack(stored, cite), in_table=False)
+    return replace(describe_run_for_pack(stored, cite), in_table=False)
 
 
 @dataclass(frozen=True)

@@ -280,7 +280,7 @@ def _score_table(result: TaskResult) -> Table:
         count = formats.count(score.stats.count)
         rows.append([label, formats.score(score.value), _interval_text(score), bounds, count])
     head = ["metric", "value", "95 % interval", "with what is missing", "instances"]
-    return Table(head, rows, numbers=4)
+    return Table(head, rows, number_columns=4)
 
 
 def _headline_lines(result: TaskResult) -> Iterator[str]:
@@ -332,7 +332,9 @@ def _group_lines(result: TaskResult, field: str, by_value: Mapping[str, Scores])
             continue
         count = formats.count(score.stats.count)
         rows.append([Code(value), formats.score(score.value), _interval_text(score), count])
-    table = markdown(Table([Code(field), "value", "95 % interval", "instances"], rows, numbers=3))
+    table = markdown(
+        Table([Code(field), "value", "95 % interval", "instances"], rows, number_columns=3)
+    )
     title = f"{counted(len(rows), 'group')} by <code>{escape(one_line(field))}</code>"
     return ["<details>", f"<summary>{title}</summary>", "", *table, "", "</details>"]
 

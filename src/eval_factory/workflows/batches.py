@@ -170,11 +170,11 @@ class Batches:
             else:
                 self.send_and_wait()
             # Single requests have another price than batches, and the price is stored per run ID.
-            # With None, helm-run gets a new run ID.
-            price_changes = sends_singly or settings.sends_singly
+            # So each helm-run with single requests has a run ID of its own; None makes a new one.
+            needs_new_run_id = sends_singly or settings.sends_singly
             settings = replace(
                 settings,
-                run_id=None if price_changes else ended.run_id,
+                run_id=None if needs_new_run_id else ended.run_id,
                 prices=prices_for_helm_run(self._plan, by_batch=not sends_singly),
                 sends_singly=sends_singly,
             )
@@ -182,7 +182,7 @@ class Batches:
     def _has_single_requests(self) -> bool:
         """Return True if a batch left requests unanswered that may now be sent one by one."""
         for line in self._ledger.waiting():
-            # Replies to a waiting request record that its batches ended without a usable answer.
+            # A waiting request that has replies was in a batch, and no batch gave a usable answer.
             was_in_batch = bool(self._ledger.replies(line.key))
             if was_in_batch and self._endpoint_of_role[line.role].sends_singly:
                 return True
@@ -407,7 +407,11 @@ class Batches:
             ) from None
 
     def _advance(self, batch: Batch) -> None:
-        """Poll a sent batch. Send an unsent batch if the endpoint has no batch of its role."""
+        """Poll a sent batch. Send an unsent batch if the endpoint has no batch of its role.
+
+        Unsent batches are the parts of a batch that had too many tokens for the endpoint. The parts
+        are sent one after another.
+        """
         if batch.state is BatchState.SENT:
             self._poll(batch)
             return
@@ -500,7 +504,8 @@ class Batches:
                 "  the same command looks for these answers again; with --resend the requests are "
                 "sent, and paid, again"
             )
-        self._ledger.end(batch.intent, replies, f"its batch {status.status} before it was answered")
+        reason_if_unanswered = f"its batch {status.status} before it was answered"
+        self._ledger.end(batch.intent, replies, reason_if_unanswered)
         missing = len(keys) - len(replies)
         self._context.say(
             f"{self._label(batch)}: {status.status}, "

@@ -130,7 +130,9 @@ def test_a_win_rate_and_the_comparisons_that_decide_it() -> None:
         ["a", "0.500", "1 to 3", "3 won, 0 lost, 5 open", "2"],
         ["b", "-", "-", "-", "0"],
     ]
-    assert words.win_rate_table([one], tested=False).rows == [["a", "0.500", "1 to 3", "2"]]
+    assert words.win_rate_table([one], with_comparisons=False).rows == [
+        ["a", "0.500", "1 to 3", "2"]
+    ]
     rates = [
         WinRate(name, rate, 1)
         for name, rate in (("a", 0.2), ("b", None), ("c", 0.9), ("d", 0.2), ("e", 0.0))

@@ -111,7 +111,7 @@ def test_code_is_one_piece_and_a_cell_one_cell(number: int) -> None:
     assert "|" not in told
     assert told.isprintable()
     cells = [tables.Code(TRAPS[number]), TRAPS[number], "3"]
-    tokens = MARKDOWN.parse("\n".join(markdown(Table(["a", "b", "c"], [cells], numbers=1))))
+    tokens = MARKDOWN.parse("\n".join(markdown(Table(["a", "b", "c"], [cells], number_columns=1))))
     assert [token.type for token in tokens].count("td_open") == 3
     assert [token.content for token in tokens if token.type == "inline"][-1] == "3"
 
@@ -144,7 +144,7 @@ TABLE = Table(
         [Link("@c", "./<c>/report.html"), "-1"],
         ["-", "-"],
     ],
-    numbers=1,
+    number_columns=1,
 )
 
 

@@ -34,12 +34,12 @@ from eval_factory.report.papers import (
     PACKS,
     DescribedRun,
     Pack,
-    citations,
+    citations_of_pack,
+    describe_run_for_pack,
     pack_markdown,
     pack_of,
     pack_texts,
     paper_texts,
-    run_of_pack,
 )
 from eval_factory.report.reader import load_result
 from facts import each_says, says
@@ -67,7 +67,7 @@ def pack(
     lines: Sequence[Mapping[str, Any]] | None = None,
     **other: Any,
 ) -> Pack:
-    cite = citations()
+    cite = citations_of_pack()
     run = None
     if made is not None:
         config = other.get("config", CONFIG)
@@ -386,10 +386,12 @@ def test_files_and_offline_are_said_where_they_are_known(tmp_path: Path) -> None
     assert "SHA256SUMS" not in other
     assert "offline" not in other
     folder = finished_folder(tmp_path / "out").root
-    run = run_of_pack(load_result(folder), citations())
+    run = describe_run_for_pack(load_result(folder), citations_of_pack())
     listed = len((folder / "SHA256SUMS").read_text().splitlines())
     says(
-        told(pack_of("ruaih", [], citations(), run)), f"SHA256SUMS lists {listed} files", "in-toto"
+        told(pack_of("ruaih", [], citations_of_pack(), run)),
+        f"SHA256SUMS lists {listed} files",
+        "in-toto",
     )
 
 

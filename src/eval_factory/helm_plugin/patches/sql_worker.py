@@ -159,7 +159,7 @@ def _serve(questions: TextIO, answers: TextIO) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[3]))  # the folder of eval_factory
+    sys.path.append(str(Path(__file__).resolve().parents[3]))  # contains eval_factory/
     from eval_factory.core.this_process import end_with_parent
 
     limit_process()

@@ -62,7 +62,9 @@ _SERVE_KEYS = (
 def run_by_server(
     work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]
 ) -> None:
-    """Run every unfinished cell with `run`, and start the servers of targets that have `serve`.
+    """Run every cell that has no report yet, and start the servers of targets with `serve`.
+
+    The folder of such a cell may already hold a complete run of an earlier invocation.
 
     Cells of targets without `serve` run first, all together. The other targets run one after
     another, because the server of a single target may need the complete machine.
@@ -154,7 +156,7 @@ def server_spec(
         health=health_url(serve),
         log=suite.folder.server_log(target),
         env=passed_on,
-        settings=stated_variables(serve),
+        settings=stated_variables(serve),  # the variables with a value in the suite's file
         secrets=tuple(sorted(secrets)),
         launch=launch,
         **{name: serve[name] for name in _SERVE_KEYS},
@@ -166,9 +168,10 @@ def _pause_or_fail_unreachable(
 ) -> None:
     """Pause, or report as failed, each cell with an endpoint whose probe failed.
 
-    If the endpoint of the cell's model is unreachable, but a model of the limit group has answered
-    in an earlier run, the group is paused. In all other cases the cell fails. Cells that need no
-    request are left as they are.
+    The targets of a limit group share the limits of one endpoint. If the endpoint of the cell's
+    model is unreachable, but a model of the cell's limit group has answered in an earlier run, the
+    whole group is paused. In all other cases the cell fails. Cells that need no request are left as
+    they are.
     """
     answered_before = groups_that_answered(work.cells)
     for planned in cells:
@@ -191,7 +194,7 @@ def _pause_or_fail_unreachable(
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], server: ServedModel | None) -> None:
-    """Run unfinished cells within the limits that the cells share.
+    """Run cells that have no report yet, within the limits that the cells share.
 
     `server`: the server of the cells' model; None if the suite starts no server for it.
 
