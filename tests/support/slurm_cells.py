@@ -62,8 +62,10 @@ def run_of(name: str, folder: Path = Path("/none"), **asks: Any) -> ExecutorRun:
 def submitted(folder: SuiteDir, *names: str, **asks: Any) -> Wave:
     """A wave of these runs, with keys."""
     store = SlurmStore(folder)
-    wave = store.new_wave(store.begin(), [run_of(name, folder.root, **asks) for name in names])
-    store.environment(wave.number).touch()
+    wave = store.new_wave(
+        store.create_folders(), [run_of(name, folder.root, **asks) for name in names]
+    )
+    store.environment_file(wave.number).touch()
     return wave
 
 

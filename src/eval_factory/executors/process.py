@@ -71,8 +71,8 @@ def run_shown(
 
     Returns the ended process, and all events of the program except those about progress.
     """
-    tail = EventTail(spec.rundir.events, run_id=spec.run_id)
-    answers = AnswerTail(
+    event_tail = EventTail(spec.rundir.events, run_id=spec.run_id)
+    answer_tail = AnswerTail(
         spec.rundir.cache_db, spec.run_id, spec.redactor, texts=spec.watch == "texts"
     )
     events: list[Mapping[str, Any]] = []
@@ -80,8 +80,9 @@ def run_shown(
 
         def tick() -> None:
             """Show the new events and answers in the order of their times."""
-            new_answers = answers.new() if spec.watch else ()
-            for event in heapq.merge(tail.new(), new_answers, key=itemgetter("time")):
+            new_events = event_tail.read_new_events()
+            new_answers = answer_tail.read_new_events() if spec.watch else ()
+            for event in heapq.merge(new_events, new_answers, key=itemgetter("time")):
                 if event["event"] not in ("progress", "answer"):
                     events.append(event)
                 display.show(event)
@@ -114,8 +115,8 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
             line = spec.on_started()
             if process.stdin is not None:
                 # A program that has ended already breaks the pipe. The input is closed in any case.
-                with contextlib.suppress(BrokenPipeError), process.stdin as source:
-                    source.write("" if line is None else f"{line}\n")
+                with contextlib.suppress(BrokenPipeError), process.stdin as program_input:
+                    program_input.write("" if line is None else f"{line}\n")
             while process.poll() is None:
                 if reader.is_alive():
                     # The reader ends with the output of the program: this wait ends at once when
@@ -158,12 +159,12 @@ def _start_program(spec: ProcessSpec) -> subprocess.Popen[str]:
 
 
 def start_in_group(
-    argv: Sequence[str], env: Mapping[str, str], **more: Any
+    argv: Sequence[str], env: Mapping[str, str], **popen_arguments: Any
 ) -> subprocess.Popen[str]:
     """Start a program in a process group of its own.
 
-    Standard output and error of the program are written to one pipe. `more`: further arguments of
-    `Popen`.
+    Standard output and error of the program are written to one pipe. `popen_arguments`: further
+    arguments of `Popen`.
     """
     return subprocess.Popen(
         list(argv),
@@ -173,7 +174,7 @@ def start_in_group(
         encoding="utf-8",
         errors="replace",
         start_new_session=True,
-        **more,
+        **popen_arguments,
     )
 
 
@@ -245,10 +246,10 @@ def start_with_log(
         )
 
 
-Captured = subprocess.CompletedProcess[str]  # the exit code and output of an ended program
+CapturedProgram = subprocess.CompletedProcess[str]  # the exit code and output of an ended program
 
 
-def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Captured:
+def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> CapturedProgram:
     """Run a short program, and return its exit code and output.
 
     A program that takes longer than `timeout_s` seconds is killed; the exit code is then -9.
@@ -269,7 +270,7 @@ def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) 
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Captured(argv, -signal.SIGKILL, "", f"no answer in {timeout_s:.0f} s")
+        return CapturedProgram(argv, -signal.SIGKILL, "", f"no answer in {timeout_s:.0f} s")
 
 
 def git_hash(folder: Path) -> str | None:

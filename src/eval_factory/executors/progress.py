@@ -46,7 +46,7 @@ class LineTail:
         self.rest = b""
         """The last line, if its end was not written yet."""
 
-    def lines(self) -> Iterator[bytes]:
+    def read_new_lines(self) -> Iterator[bytes]:
         """Yield the lines that were completed since the last call."""
         while part := self._read():
             self._offset += len(part)
@@ -77,10 +77,10 @@ class EventTail:
             offset = path.stat().st_size
         self._tail = LineTail(path, offset)
 
-    def new(self) -> list[dict[str, Any]]:
+    def read_new_events(self) -> list[dict[str, Any]]:
         """Return the events that were written since the last call."""
         events = []
-        for line in self._tail.lines():
+        for line in self._tail.read_new_lines():
             with suppress(ValueError):  # skip a line that a full disk or a kill has damaged
                 event = json.loads(line)
                 if isinstance(event, dict) and self._is_wanted(event):
@@ -108,7 +108,7 @@ class AnswerTail:
         self._last_id = 0
         self._ended = 0  # the number of requests whose last attempt has ended
 
-    def new(self) -> Iterator[dict[str, Any]]:
+    def read_new_events(self) -> Iterator[dict[str, Any]]:
         """Yield an event for each attempt since the last call, with the time at which it ended."""
         while rows := response_cache.attempts_after(
             self._path, self._last_id, self._run_id, MAX_ATTEMPTS_IN_MEMORY
@@ -234,7 +234,7 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._phase_started = 0.0
-        self._last_line = 0.0
+        self._last_line_time = 0.0
         self._task: TaskID | None = None
 
     def __exit__(self, *_: object) -> None:
@@ -303,7 +303,7 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
         phase = event["phase"]
         total = event.get("total")
         self._phase_started = event["time"]
-        self._last_line = time.monotonic()
+        self._last_line_time = time.monotonic()
         if total is None:
             self.say(f"{phase} ...")
         else:
@@ -332,6 +332,6 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
             self._bar.update(self._task, completed=done, total=total or None, text=text)
             return
         is_last = total and done >= total
-        if is_last or now - self._last_line >= _PLAIN_INTERVAL_S:
-            self._last_line = now
+        if is_last or now - self._last_line_time >= _PLAIN_INTERVAL_S:
+            self._last_line_time = now
             self.say(f"  {progress_text(event, elapsed)}")

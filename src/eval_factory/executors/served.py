@@ -67,7 +67,7 @@ therefore unlikely to be taken before the server opens it.
 """
 READ_SIZE = 1 << 16  # the maximum number of bytes of reports that are read at once
 SHOWN_LAST_LINES = 5  # the number of a failed server's last lines in the error message
-TOKEN = "EVAL_FACTORY_SERVER"  # noqa: S105 - the name of a variable
+TOKEN_VARIABLE = "EVAL_FACTORY_SERVER"  # noqa: S105 - the name of a variable
 """The environment variable that identifies the processes of a server, which inherit it."""
 # the states of a server
 _STARTING = "starting"  # also during a restart
@@ -138,7 +138,7 @@ class _Server:
         """Start the guard, which starts the server."""
         spec = self._spec
         argv = [*spec.launch, sys.executable, "-m", _MODULE]
-        self._guard = start_with_log(argv, spec.env, self.log, subprocess.PIPE)
+        self._guard = start_with_log(argv, spec.env, self.log, stdout=subprocess.PIPE)
         order = {  # describes the server to the guard
             **asdict(spec),
             "label": self.label,
@@ -243,7 +243,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
 
     def is_ready(self) -> bool:
         """Return True if at least one server answers now. Any thread may call this method."""
-        return any(map(self._answers, self.addresses))
+        return any(map(self._is_healthy_at, self.addresses))
 
     def start(self) -> None:
         """Start the servers, and wait as `wait_until_ready` does."""
@@ -267,7 +267,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
             # The guard asks the server on the server's own machine, and this process asks it here.
             if not runs_elsewhere or server.state != _READY:
                 continue
-            if not self._answers(server.address):
+            if not self._is_healthy_at(server.address):
                 server.stop()
                 server.state = OUT
                 server.why = (
@@ -307,12 +307,12 @@ class ServedModel(AbstractContextManager["ServedModel"]):
                 left = f"{len(self.addresses)} of {self._spec.replicas}"
                 self._say(f"{server.why}\n  the other servers continue: {left}")
 
-    def _answers(self, address: str) -> bool:
+    def _is_healthy_at(self, address: str) -> bool:
         """Return True if the health URL of the server at this address answers with 200."""
         # `health` is a URL for the server's own machine: its host is replaced by the server's host.
         server = urlsplit(address)
         health = urlsplit(self._spec.health.replace(PORT, str(server.port)))
-        return answers(health._replace(netloc=f"{server.hostname}:{health.port}").geturl())
+        return is_healthy(health._replace(netloc=f"{server.hostname}:{health.port}").geturl())
 
 
 class ServerGuard:
@@ -437,7 +437,7 @@ class ServerGuard:
         for name, value in self._order["settings"].items():
             settings[name] = self._fill_placeholders(value, port)
         try:
-            env = {**os.environ, **settings, TOKEN: token}
+            env = {**os.environ, **settings, TOKEN_VARIABLE: token}
             process = start_in_group(words, env, stdin=subprocess.DEVNULL)
         except OSError as error:
             raise PrerequisiteError(
@@ -454,7 +454,7 @@ class ServerGuard:
         log = self._order["log"]
         limit = self._order["start_time_limit_s"]
         while process.poll() is None and not self._is_ending:
-            if answers(url):
+            if is_healthy(url):
                 return None
             if time.monotonic() - began >= limit:
                 return (
@@ -479,7 +479,7 @@ class ServerGuard:
             interval = min(WATCH_INTERVAL_S, limit / 4)
             with suppress(subprocess.TimeoutExpired):  # raised if the server still runs
                 return _how_it_ended(process.wait(interval))
-            if answers(url, min(MAX_ANSWER_S, limit)):
+            if is_healthy(url, min(MAX_ANSWER_S, limit)):
                 answered = time.monotonic()
         return f"hangs: {url} has not answered for {time.monotonic() - answered:.0f} s"
 
@@ -488,7 +488,7 @@ class ServerGuard:
         return text.replace(PORT, str(port)).replace(REPLICA, str(self._order["replica"]))
 
 
-def answers(url: str, timeout_s: float = MAX_ANSWER_S) -> bool:
+def is_healthy(url: str, timeout_s: float = MAX_ANSWER_S) -> bool:
     """Return True if a health URL answers with 200. Proxy settings are ignored."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
@@ -542,7 +542,7 @@ def is_foreign_port(port: int, token: str, proc: Path = Path("/proc")) -> bool:
 
     Args:
         port: a port that answers.
-        token: the value of the environment variable `TOKEN` of the server's own processes.
+        token: the value of the environment variable `TOKEN_VARIABLE` of the server's own processes.
         proc: the path of the proc file system.
     """
     listeners = _listeners(port, proc)
@@ -558,7 +558,7 @@ def is_foreign_port(port: int, token: str, proc: Path = Path("/proc")) -> bool:
         with suppress(OSError):
             if any(str(link.readlink()) in sockets for link in (process / "fd").iterdir()):
                 variables = (process / "environ").read_bytes().split(b"\0")
-                have_token.append(f"{TOKEN}={token}".encode() in variables)
+                have_token.append(f"{TOKEN_VARIABLE}={token}".encode() in variables)
     return bool(have_token) and not any(have_token)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.executors.process import Captured, run_captured
+from eval_factory.executors.process import CapturedProgram, run_captured
 
 PASSED_VARIABLES = (
     "PATH",
@@ -34,7 +34,7 @@ Keys are not among them, nor SBATCH_* and SQUEUE_*, which would override the bat
 """
 COMMAND_LIMIT_S = 60.0  # the maximum duration of a command of Slurm, in seconds
 MAX_ERROR_LENGTH = 300  # the maximum length of a command's error in a message, in characters
-CommandRunner = Callable[[Sequence[str], Mapping[str, str], float], Captured]
+CommandRunner = Callable[[Sequence[str], Mapping[str, str], float], CapturedProgram]
 """The type of `run_captured`.
 
 Its arguments are the command, the environment variables, and the time limit in seconds.
@@ -157,7 +157,7 @@ class Slurm:
         # MaxArraySize is 0 if the cluster has no arrays; sbatch then reports this.
         return max(1, int(match[1]))
 
-    def _call(self, argv: Sequence[str]) -> Captured:
+    def _call(self, argv: Sequence[str]) -> CapturedProgram:
         """Run a command of Slurm for at most `COMMAND_LIMIT_S`.
 
         Raises:
@@ -172,7 +172,7 @@ class Slurm:
             ) from None
 
 
-def _error_line(finished: Captured) -> str:
+def _error_line(finished: CapturedProgram) -> str:
     """Return a line that says why a command failed.
 
     The line is the last line of standard error. If standard error is empty, it is the last line of
@@ -245,7 +245,7 @@ def batch_script(
     name: str,
     tasks: int,
     at_once: int,
-    log: Path,
+    log_folder: Path,
     servers: int = 1,
 ) -> str:
     """Return the batch script of a job array.
@@ -260,7 +260,7 @@ def batch_script(
         name: the name of the job.
         tasks: the number of tasks in the array.
         at_once: the maximum number of tasks that run at once.
-        log: the folder for the log files. Each task has its own file; restarts append to it.
+        log_folder: the folder for the log files. Each task has its own file; restarts append to it.
         servers: the number of model servers of each task; 1 also if the tasks start no server. Each
             server gets the resources.
     """
@@ -286,7 +286,7 @@ def batch_script(
             options.append(f"--mem-per-cpu={_memory_per_cpu(str(memory), resources['cpus'])}")
         if gpus is not None:
             options.append(f"--gpus-per-task={gpus}")
-    log_files = _file_pattern(log, "%a.log")  # Slurm replaces %a by the number of the task
+    log_files = _file_pattern(log_folder, "%a.log")  # Slurm replaces %a by the number of the task
     options += [f"--output={log_files}", "--open-mode=append", "--requeue"]
     # Slurm sends SIGTERM 30 seconds before the time limit, so that the worker can end its
     # processes.
@@ -330,7 +330,9 @@ def step_command(resources: Mapping[str, Any]) -> list[str]:
     return ["srun", "--export=ALL", "--nodes=1", "--ntasks=1", "--exact", "--mem=0", cpus, *gpus]
 
 
-def clean_up_script(job: str, log: Path, resources: Mapping[str, Any], file: Path) -> str:
+def clean_up_script(
+    job: str, resources: Mapping[str, Any], *, log_folder: Path, file_to_delete: Path
+) -> str:
     """Return the batch script of a small job that deletes a file after the end of another job.
 
     Slurm starts the script when the other job has ended. Slurm also starts the script if it has
@@ -339,9 +341,9 @@ def clean_up_script(job: str, log: Path, resources: Mapping[str, Any], file: Pat
 
     Args:
         job: the name of the other job.
-        log: the folder for the log file.
         resources: all keys of suite.slurm.
-        file: the file to delete.
+        log_folder: the folder for the log file.
+        file_to_delete: this file is deleted after the end of the other job.
     """
     options = [f"--job-name={clean_up_name(job)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
     options += ["--mem=100M", "--time=10"]  # a time in minutes
@@ -351,7 +353,7 @@ def clean_up_script(job: str, log: Path, resources: Mapping[str, Any], file: Pat
         if resources[name] is not None
     ]
     options += [
-        f"--output={_file_pattern(log, 'clean-up.log')}",
+        f"--output={_file_pattern(log_folder, 'clean-up.log')}",
         "--open-mode=append",
         "--requeue",
         "--export=NONE",
@@ -361,7 +363,7 @@ def clean_up_script(job: str, log: Path, resources: Mapping[str, Any], file: Pat
         # 50 pauses of 10 seconds end before the time limit of 10 minutes.
         "for ((i = 0; i < 50; i++)); do",
         f"  left=$(squeue --noheader --name={job} --format=%T) || left=unknown",
-        f"  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file))}",
+        f"  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file_to_delete))}",
         "  sleep 10",
         "done",
         "exit 1",

@@ -128,7 +128,7 @@ class Wave:
     runs: tuple[ExecutorRun, ...]  # the task with the number n does the run with the index n
     together: bool = False  # True if a single task does all runs
 
-    def of_task(self, index: int) -> tuple[ExecutorRun, ...]:
+    def runs_of_task(self, index: int) -> tuple[ExecutorRun, ...]:
         """Return the runs of the task with this number; an empty tuple if there is no such task."""
         if self.together:
             return self.runs
@@ -169,13 +169,15 @@ def task_of_each_run(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict
         wave = wave_by_job.get(task.job_name)
         if wave is None:
             continue
-        for run in wave.of_task(task.index):
+        for run in wave.runs_of_task(task.index):
             if run.name not in tasks or task.state == "RUNNING":
                 tasks[run.name] = task
     return tasks
 
 
-def arrays(runs: Iterable[ExecutorRun], max_size: int) -> Iterator[Sequence[ExecutorRun]]:
+def split_into_arrays(
+    runs: Iterable[ExecutorRun], max_size: int
+) -> Iterator[Sequence[ExecutorRun]]:
     """Yield the runs of each array.
 
     The runs of an array have the same limit group, resources and number of servers.
@@ -208,7 +210,7 @@ class SlurmStore:
         """
         self._waves = self.root / "waves"
 
-    def begin(self) -> str:
+    def create_folders(self) -> str:
         """Create the folders; return the id of the suite, which is a part of its jobs' names.
 
         Only a process that has locked the suite may call this method.
@@ -242,18 +244,18 @@ class SlurmStore:
         starts_servers = SlurmSettings.of(runs[0]).serve is not None
         wave = Wave(number, f"ef-{suite_id}-w{number}", tuple(runs), together=starts_servers)
         write_atomic(self.wave_file(number), json.dumps(asdict(wave)), mode=PRIVATE)
-        self.logs(number).mkdir(parents=True, exist_ok=True)
+        self.logs_folder(number).mkdir(parents=True, exist_ok=True)
         return wave
 
     def wave_file(self, number: int) -> Path:
         """Return the path of the file with the list of a wave's runs."""
         return self._waves / f"w{number}.json"
 
-    def script(self, number: int) -> Path:
+    def script_file(self, number: int) -> Path:
         """Return the path of a wave's batch script."""
         return self._waves / f"w{number}.sh"
 
-    def clean_up_script(self, number: int) -> Path:
+    def clean_up_script_file(self, number: int) -> Path:
         """Return the path of the batch script of the job that deletes a wave's keys."""
         return self._waves / f"w{number}.clean-up.sh"
 
@@ -261,30 +263,30 @@ class SlurmStore:
         """Return the path of an empty file: it exists if the wave's clean-up job was submitted."""
         return self._waves / f"w{number}.clean-up"
 
-    def environment(self, number: int) -> Path:
+    def environment_file(self, number: int) -> Path:
         """Return the path of the file with the environment variables of a wave's tasks.
 
         The keys are among the variables, so the file is deleted after the end of the wave.
         """
         return self._waves / f"w{number}.env"
 
-    def logs(self, number: int) -> Path:
+    def logs_folder(self, number: int) -> Path:
         """Return the folder of the logs of a wave's tasks."""
         return self.root / "logs" / f"w{number}"
 
     def task_log(self, wave: Wave, run: ExecutorRun) -> Path:
         """Return the path of the log of the task that does the run."""
         task = 0 if wave.together else wave.runs.index(run)
-        return self.logs(wave.number) / f"{task}.log"
+        return self.logs_folder(wave.number) / f"{task}.log"
 
-    def run_config(self, name: str) -> Path:
+    def run_config_file(self, name: str) -> Path:
         """Return the path of the run config that a task uses.
 
         This run config contains the task's part of the endpoint's limits.
         """
         return self.root / "runs" / f"{name}.yml"
 
-    def ended(self, wave: Wave, run: ExecutorRun) -> RunEnd | None:
+    def recorded_end(self, wave: Wave, run: ExecutorRun) -> RunEnd | None:
         """Return the record of the run's end in this wave; None if the run has not ended."""
         with suppress(FileNotFoundError):
             return RunEnd(**parse_json(self._record(wave, run).read_text(encoding="utf-8")))
@@ -309,13 +311,13 @@ class SlurmStore:
         """Return the path of the record of the run's end in this wave."""
         return self.root / "runs" / f"{run.name}.w{wave.number}.end.json"
 
-    def starts(self, cell: str) -> Path:
+    def starts_folder(self, cell: str) -> Path:
         """Return the folder with a file for each start of the cell's runs on any machine."""
         return self.root / "starts" / cell
 
     def starts_in(self, wave: Wave, run: ExecutorRun) -> list[Path]:
         """Return the files of the starts of this run in this wave, oldest first."""
-        starts = starts_below(self.starts(cell_of(run.name)))
+        starts = starts_below(self.starts_folder(cell_of(run.name)))
         return [path for path in starts if path.name.startswith(f"w{wave.number}-")]
 
     def has_ended(self, start: Path) -> bool:
@@ -355,7 +357,7 @@ def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]
     )
 
 
-def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
+def add_stored_environment(path: Path, env: MutableMapping[str, str]) -> None:
     """Add to `env` the variables in the file that `write_environment` wrote.
 
     A secret replaces a variable of the same name in `env`. Other variables of `env` are not
@@ -370,16 +372,21 @@ def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
             env[name] = value
 
 
-def script_of(
-    array: Sequence[ExecutorRun], name: str, number: int, store: SlurmStore, worker: Sequence[str]
+def wave_script(
+    array: Sequence[ExecutorRun],
+    number: int,
+    store: SlurmStore,
+    *,
+    job_name: str,
+    worker: Sequence[str],
 ) -> str:
     """Return the batch script of one wave.
 
     Args:
         array: the runs of the wave.
-        name: the name of the wave's job.
         number: the number of the wave.
         store: the Slurm files of the suite.
+        job_name: the name of the wave's job.
         worker: the arguments of Python that start the program of a task. The path of the wave's
             file is appended to them.
     """
@@ -387,10 +394,10 @@ def script_of(
     return batch_script(
         {**settings.resources, "python": settings.resources["python"] or sys.executable},
         (*worker, str(store.wave_file(number).absolute())),
-        name=name,
+        name=job_name,
         tasks=len(array) if settings.serve is None else 1,
         at_once=settings.at_once,
-        log=store.logs(number).absolute(),
+        log_folder=store.logs_folder(number).absolute(),
         servers=settings.servers,
     )
 
@@ -436,14 +443,16 @@ class SlurmRuns:
         Raises:
             PrerequisiteError: Slurm rejected a wave; earlier waves were submitted.
         """
-        suite_id = self.store.begin()
-        for array in arrays(runs, self._slurm.max_array_size()):
+        suite_id = self.store.create_folders()
+        for array in split_into_arrays(runs, self._slurm.max_array_size()):
             # The wave's files are written before sbatch is called, for the tasks need them. If this
             # process ends before sbatch answers, the tasks are found by the name of the wave's job.
             wave = self.store.new_wave(suite_id, array)
-            script = self.store.script(wave.number)
-            keys = self.store.environment(wave.number)
-            text = script_of(array, wave.job_name, wave.number, self.store, self._worker)
+            script = self.store.script_file(wave.number)
+            keys = self.store.environment_file(wave.number)
+            text = wave_script(
+                array, wave.number, self.store, job_name=wave.job_name, worker=self._worker
+            )
             write_atomic(script, text, mode=PRIVATE)
             write_environment(keys, self._env, self._secrets)
             try:
@@ -479,16 +488,16 @@ class SlurmRuns:
             if name in queued:
                 states[name] = self._state_of(queued[name])
             else:
-                end = self.store.ended(*latest)
+                end = self.store.recorded_end(*latest)
                 states[name] = Lost() if end is None else Ended(end.exit_code)
         return states
 
-    def end_of(self, name: str) -> RunEnd | None:
+    def recorded_end(self, name: str) -> RunEnd | None:
         """Return the record of a run's end in its last wave; None if the run has not ended.
 
         Call `poll` first: it finds the last wave of each run.
         """
-        return self.store.ended(*self._latest[name])
+        return self.store.recorded_end(*self._latest[name])
 
     def end(self, names: Collection[str] | None = None) -> None:
         """Cancel the tasks of these runs, or of all runs, and wait until they have ended.
@@ -532,7 +541,7 @@ class SlurmRuns:
             time.sleep(0.5)
         if ends_all_runs:
             for wave in waves:
-                self.store.environment(wave.number).unlink(missing_ok=True)
+                self.store.environment_file(wave.number).unlink(missing_ok=True)
 
     def clean_up(self) -> None:
         """Delete the keys of waves whose tasks have all ended.
@@ -550,7 +559,7 @@ class SlurmRuns:
             has_clean_up_job = self.store.clean_up_mark(wave.number).exists()
             if has_clean_up_job or wave.job_name not in queued_jobs:
                 continue
-            if self.store.environment(wave.number).exists():
+            if self.store.environment_file(wave.number).exists():
                 self._clean_up_after(wave, queued_jobs[wave.job_name])
 
     def forget_keys(self, *, older_than_s: float = 0.0) -> None:
@@ -566,7 +575,7 @@ class SlurmRuns:
         """
         names = {task.job_name for task in self._queue or ()}
         for wave in self.store.waves():
-            file = self.store.environment(wave.number)
+            file = self.store.environment_file(wave.number)
             with suppress(OSError):
                 if (
                     wave.job_name not in names
@@ -583,13 +592,13 @@ class SlurmRuns:
         `job`: the id of the wave's job; the clean-up job starts when this job has ended.
         """
         number = wave.number
-        script = self.store.clean_up_script(number)
+        script = self.store.clean_up_script_file(number)
         resources = SlurmSettings.of(wave.runs[0]).resources
         text = clean_up_script(
             wave.job_name,
-            self.store.logs(number).absolute(),
             resources,
-            self.store.environment(number).absolute(),
+            log_folder=self.store.logs_folder(number).absolute(),
+            file_to_delete=self.store.environment_file(number).absolute(),
         )
         write_atomic(script, text, mode=PRIVATE)
         try:
@@ -697,6 +706,6 @@ def _in_slurm(folder: SuiteDir, slurm: Slurm) -> dict[str, QueuedTask]:
             "which does not report its queue: "
             f"{first_line}\n"
             "  run the same command again where Slurm answers; if all jobs have ended, delete"
-            f" {shlex.quote(str(store.environment(1).parent))}/w*.env first"
+            f" {shlex.quote(str(store.environment_file(1).parent))}/w*.env first"
         ) from error
     return {cell_of(name): task for name, task in queued.items()}

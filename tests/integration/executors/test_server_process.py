@@ -23,8 +23,8 @@ from eval_factory.executors.served import (
     ServerFailedError,
     ServerGuard,
     ServerSpec,
-    answers,
     free_port,
+    is_healthy,
 )
 from facts import says
 from program_runs import is_running, wait_until
@@ -166,7 +166,7 @@ def test_a_port_that_somebody_else_takes(
     }
     argv = [sys.executable, str(TESTS / "support" / "model_server.py"), str(port), str(others)]
     with subprocess.Popen(argv) as other, pytest.MonkeyPatch.context() as patch:
-        wait_until(lambda: answers(f"http://127.0.0.1:{port}/health"))
+        wait_until(lambda: is_healthy(f"http://127.0.0.1:{port}/health"))
         patch.setattr(served, "free_port", lambda: next(ports))
         guard = ServerGuard(order, io.StringIO())
 
@@ -176,7 +176,7 @@ def test_a_port_that_somebody_else_takes(
 
         thread = threading.Thread(target=serve)
         thread.start()
-        wait_until(lambda: answers(f"http://127.0.0.1:{free}/health"))
+        wait_until(lambda: is_healthy(f"http://127.0.0.1:{free}/health"))
         guard.end_with(io.BytesIO())
         thread.join()
         assert is_running(other.pid)
@@ -261,7 +261,7 @@ def test_one_on_another_machine_that_cannot_be_asked_from_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # of this process; its guard asks it too
-    monkeypatch.setattr(served, "answers", lambda _url: False)
+    monkeypatch.setattr(served, "is_healthy", lambda _url: False)
     said = failure(tmp_path, launch=("env",))
     says(said, "small is ready", "http://")
     says(said, "does not answer", "listen on all")

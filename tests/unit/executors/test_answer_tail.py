@@ -44,7 +44,7 @@ def tail(cache: ResponseCache, *, texts: bool = False) -> AnswerTail:
 
 
 def lines(answers: AnswerTail) -> list[str]:
-    return [event["line"] for event in answers.new()]
+    return [event["line"] for event in answers.read_new_events()]
 
 
 def test_each_answer_has_a_line_once_and_no_text_unless_it_is_asked_for(

@@ -102,11 +102,11 @@ def test_tail_gives_whole_lines_of_its_run_or_of_every_one_from_the_first(tmp_pa
     ):
         with path.open("a") as file:
             file.write(written)
-        assert [[event["event"] for event in tail.new()] for tail in (own, every)] == [
+        assert [[event["event"] for event in tail.read_new_events()] for tail in (own, every)] == [
             of_own,
             of_every,
         ]
-    assert EventTail(tmp_path / "none", run_id="me").new() == []
+    assert EventTail(tmp_path / "none", run_id="me").read_new_events() == []
 
 
 class Terminal(io.StringIO):

@@ -12,11 +12,11 @@ from eval_factory.executors import served
 from eval_factory.executors.served import (
     FIRST_PORT,
     LAST_PORT,
-    TOKEN,
-    answers,
+    TOKEN_VARIABLE,
     free_port,
     is_foreign_port,
     is_free,
+    is_healthy,
 )
 from scripted_endpoint import ScriptedEndpoint
 
@@ -24,11 +24,11 @@ from scripted_endpoint import ScriptedEndpoint
 def test_a_health_url_answers_with_200_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     with ScriptedEndpoint(lambda prompt: prompt) as endpoint:  # takes no GET
         address = endpoint.url.removesuffix("/v1")
-        assert not answers(f"{address}/health", 5.0)
+        assert not is_healthy(f"{address}/health", 5.0)
         monkeypatch.setattr(served, "HEALTHY", 501)
-        assert answers(f"{address}/health?deep=1", 5.0)
-        assert answers(address, 5.0)
-    assert not answers(f"{address}/health", 5.0)
+        assert is_healthy(f"{address}/health?deep=1", 5.0)
+        assert is_healthy(address, 5.0)
+    assert not is_healthy(f"{address}/health", 5.0)
 
 
 PORT = 8000
@@ -63,7 +63,7 @@ def proc_of(
 
 
 def test_ours_is_known_by_its_token(tmp_path: Path) -> None:
-    proc = proc_of(tmp_path, environ=f"A=b\0{TOKEN}=abc\0".encode())
+    proc = proc_of(tmp_path, environ=f"A=b\0{TOKEN_VARIABLE}=abc\0".encode())
     asked = [(PORT, "abc"), (PORT, "ab"), (PORT + 1, "ab")]
     assert [is_foreign_port(port, token, proc) for port, token in asked] == [False, True, False]
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.executors.process import Captured
+from eval_factory.executors.process import CapturedProgram
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError, Slurm
 from facts import naming
 
@@ -25,12 +25,14 @@ class Commands:
     """Says what it was given, and keeps what was asked."""
 
     def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
-        self.said = Captured([], code, stdout, stderr)
+        self.said = CapturedProgram([], code, stdout, stderr)
         self.asked = list[list[str]]()
         self.env = dict[str, str]()
         self.seconds = 0.0
 
-    def __call__(self, argv: Sequence[str], env: Mapping[str, str], seconds: float) -> Captured:
+    def __call__(
+        self, argv: Sequence[str], env: Mapping[str, str], seconds: float
+    ) -> CapturedProgram:
         self.asked.append(list(argv))
         self.env = dict(env)
         self.seconds = seconds

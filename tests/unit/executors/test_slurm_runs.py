@@ -23,10 +23,10 @@ from eval_factory.executors.slurm_runs import (
     SlurmSettings,
     SlurmStore,
     Wave,
-    arrays,
     refuse_run_in_slurm,
-    script_of,
+    split_into_arrays,
     task_of_each_run,
+    wave_script,
 )
 from facts import naming, says
 from slurm_cells import RESOURCES, ScriptedSlurm, run_of, submitted
@@ -56,12 +56,12 @@ def test_tasks_are_known_by_the_name_of_their_job_and_their_number() -> None:
 def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes() -> None:
     other = run_of("t/d/0", resources={**RESOURCES, "cpus": 2})
     plan = [A, run_of("t/b/0", group="h"), C, other, run_of("t/e/0")]
-    found = [[run.name for run in array] for array in arrays(plan, 2)]
+    found = [[run.name for run in array] for array in split_into_arrays(plan, 2)]
     assert found == [["t/a/0", "t/c/0"], ["t/e/0"], ["t/b/0"], ["t/d/0"]]
-    assert [len(array) for array in arrays(plan, 1000)] == [3, 1, 1]
+    assert [len(array) for array in split_into_arrays(plan, 1000)] == [3, 1, 1]
     # What is done together is one task, however much it is.
     plan = [run_of(f"t/{name}/0", serve={"replicas": 1}) for name in "abc"]
-    assert list(arrays(plan, 2)) == [plan]
+    assert list(split_into_arrays(plan, 2)) == [plan]
     wave = Wave(3, "ef-x-w3", tuple(plan), together=True)
     only = task("ef-x-w3", 0)
     assert task_of_each_run([only], [wave]) == {run.name: only for run in plan}
@@ -79,14 +79,14 @@ def test_a_wave_of_an_earlier_version_has_its_settings(tmp_path: Path) -> None:
 def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> None:
     store = SlurmStore(SuiteDir(tmp_path))
     assert not store.exists()
-    name = store.begin()
+    name = store.create_folders()
     store.cancelled.touch()
-    assert (store.exists(), store.begin(), store.waves()) == (True, name, [])
+    assert (store.exists(), store.create_folders(), store.waves()) == (True, name, [])
     assert not store.cancelled.exists(), "a new invocation takes it back that all was cancelled"
     unprobed = replace(B, probed=())
     first = store.new_wave(name, [A, unprobed])
     assert store.waves() == [first] == [Wave(1, f"ef-{name}-w1", (A, unprobed))]
-    assert store.logs(1).is_dir()
+    assert store.logs_folder(1).is_dir()
     together = store.new_wave(name, [run_of("t/d/0", serve={"replicas": 1})])
     found = [(wave.number, len(wave.runs), wave.together) for wave in store.waves()]
     assert found == [(1, 2, False), (2, 1, True)]
@@ -121,7 +121,7 @@ class Runs(slurm_runs.SlurmRuns):
         super().__init__(SuiteDir(folder), self.scripted, say=self.said.append)  # type: ignore[arg-type]
 
     def keys(self) -> list[bool]:
-        return [self.store.environment(number).exists() for number in (1, 2)]
+        return [self.store.environment_file(number).exists() for number in (1, 2)]
 
     def queue(self, *waves: Wave) -> None:
         self.scripted.tasks = [task(wave.job_name, 0, "RUNNING") for wave in waves]
@@ -165,9 +165,11 @@ def test_what_is_not_queued_has_ended_where_a_task_recorded_it(runs: Runs) -> No
     (run,) = runs.one.runs
     runs.store.record_end(runs.one, run, RunEnd(4, "failed", "no", 2))
     assert runs.poll() == {"t/a/0": Ended(4), "t/b/0": Lost()}
-    assert runs.end_of("t/a/0") == RunEnd(4, "failed", "no", 2)
+    assert runs.recorded_end("t/a/0") == RunEnd(4, "failed", "no", 2)
     submitted(runs.store.suite, "t/a/0")
-    assert (runs.poll()["t/a/0"], runs.end_of("t/a/0")) == (Lost(), None), "it was started again"
+    assert (runs.poll()["t/a/0"], runs.recorded_end("t/a/0")) == (Lost(), None), (
+        "it was started again"
+    )
 
 
 def test_what_is_waited_for_is_said_once(runs: Runs) -> None:
@@ -188,8 +190,8 @@ def test_a_job_is_submitted_that_deletes_the_keys_when_the_tasks_have_ended(runs
     assert after == "7"
     assert f"#SBATCH --job-name={runs.two.job_name}-clean-up\n" in text
     assert f"--name={runs.two.job_name} " in text
-    assert f"exec rm -f -- {runs.store.environment(2)}\n" in text
-    assert f"#SBATCH --output={runs.store.logs(2)}/clean-up.log\n" in text
+    assert f"exec rm -f -- {runs.store.environment_file(2)}\n" in text
+    assert f"#SBATCH --output={runs.store.logs_folder(2)}/clean-up.log\n" in text
     runs.clean_up()
     assert len(runs.scripted.clean_ups) == 1
     assert (runs.keys(), runs.said) == ([False, True], []), "of the other wave no task is left"
@@ -207,7 +209,7 @@ def test_where_slurm_does_not_take_it_it_is_said_and_tried_again(runs: Runs) -> 
 
 
 def test_who_only_looks_leaves_keys_that_may_be_about_to_be_needed(runs: Runs) -> None:
-    os.utime(runs.store.environment(1), (time.time() - 100,) * 2)
+    os.utime(runs.store.environment_file(1), (time.time() - 100,) * 2)
     runs.forget_keys(older_than_s=99)
     assert runs.keys() == [False, True]
 
@@ -225,7 +227,7 @@ def test_keys_and_settings_go_along_and_nothing_else(tmp_path: Path) -> None:
     slurm_runs.write_environment(path, env, {"OPENAI_API_KEY", "NOT_SET"})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     there = {"PATH": "/node", "OPENAI_API_KEY": "old", "HF_HOME": "/scratch"}
-    slurm_runs.take_environment(path, there)
+    slurm_runs.add_stored_environment(path, there)
     assert there == {
         "PATH": "/node",
         "OPENAI_API_KEY": "k",
@@ -233,20 +235,22 @@ def test_keys_and_settings_go_along_and_nothing_else(tmp_path: Path) -> None:
         "HTTPS_PROXY": "p",
     }
     with pytest.raises(FileNotFoundError):
-        slurm_runs.take_environment(tmp_path / "gone", {})
+        slurm_runs.add_stored_environment(tmp_path / "gone", {})
 
 
 def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
     store = SlurmStore(SuiteDir(tmp_path))
-    text = script_of([A, B], "ef-x-w3", 3, store, ("-m", "worker"))
+    text = wave_script([A, B], 3, store, job_name="ef-x-w3", worker=("-m", "worker"))
     assert "#SBATCH --job-name=ef-x-w3\n#SBATCH --array=0-1%2\n" in text
     assert text.splitlines()[-1] == f"exec {sys.executable} -m worker {store.wave_file(3)}"
-    assert f"--output={store.logs(3)}/%a.log" in text
+    assert f"--output={store.logs_folder(3)}/%a.log" in text
     other = run_of("t/a/0", resources={**RESOURCES, "python": "/opt/python"})
-    assert "exec /opt/python -m" in script_of([other], "n", 1, store, ("-m", "worker"))
+    assert "exec /opt/python -m" in wave_script(
+        [other], 1, store, job_name="n", worker=("-m", "worker")
+    )
     servers = run_of("t/a/0", serve={"replicas": 3}, at_once=1)
-    assert "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n" in script_of(
-        [servers, servers], "n", 1, store, ()
+    assert "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n" in wave_script(
+        [servers, servers], 1, store, job_name="n", worker=()
     )
 
 

@@ -26,7 +26,7 @@ JOB: dict[str, Any] = {
     "name": "ef-0a1b-w1",
     "tasks": 3,
     "at_once": 1,
-    "log": LOG,
+    "log_folder": LOG,
 }
 
 GOLDEN = """\
@@ -138,7 +138,10 @@ def test_the_job_that_cleans_up_asks_for_little_and_looks_before_it_deletes() ->
         "gpus": "1",
         "extra": extra,
     }
-    assert clean_up_script("ef-0a1b-w1", LOG, said, Path("/r/my w1.env")) == CLEAN_UP
+    assert (
+        clean_up_script("ef-0a1b-w1", said, log_folder=LOG, file_to_delete=Path("/r/my w1.env"))
+        == CLEAN_UP
+    )
     assert clean_up_name("a-w1") == "a-w1-clean-up"
 
 

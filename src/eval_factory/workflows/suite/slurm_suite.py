@@ -34,10 +34,10 @@ from eval_factory.executors.slurm_runs import (
     SlurmRuns,
     SlurmSettings,
     SlurmStore,
-    arrays,
     cell_of,
     refuse_cells_in_slurm,
-    script_of,
+    split_into_arrays,
+    wave_script,
 )
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.workflows.context import HUB_TOKEN, start_over
@@ -78,7 +78,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
         folder, slurm, WORKER, env=work.env, secrets=secrets, say=work.journal.say
     )
     # creates the folders, and deletes the mark of an earlier `suite cancel`
-    slurm_runs.store.begin()
+    slurm_runs.store.create_folders()
     if work.options.fresh:
         delete_results(work.unreported, folder, slurm)
     invocation = SlurmInvocation(work, slurm_runs)
@@ -188,7 +188,8 @@ class SlurmInvocation:
         # Several job arrays may share the limits of an endpoint, and run at the same time. Arrays
         # that `begin` splits, because Slurm limits their size, are counted as one array here.
         group_of_each_array = [
-            SlurmSettings.of(array[0]).group for array in arrays(runs, max_size=len(runs))
+            SlurmSettings.of(array[0]).group
+            for array in split_into_arrays(runs, max_size=len(runs))
         ]
         for planned, run in zip(cells, runs, strict=True):
             array_count = group_of_each_array.count(planned.group)
@@ -206,7 +207,7 @@ class SlurmInvocation:
         submitted the run; or the last of `max_attempts` submissions was lost.
         """
         name = run_name(planned)
-        end = self.slurm_runs.end_of(name) if isinstance(state, Ended) else None
+        end = self.slurm_runs.recorded_end(name) if isinstance(state, Ended) else None
         if end is not None and end.status == RunStatus.COMPLETE:
             if is_complete_run(planned.plan):
                 self.work.report_end(
@@ -297,13 +298,13 @@ def script_lines(
         "run_suite writes them and passes each to sbatch"
     )
     # run_suite asks scontrol for the actual maximum
-    for number, array in enumerate(arrays(runs, max_size=_DEFAULT_MAX_ARRAY_SIZE), start=1):
+    for number, array in enumerate(
+        split_into_arrays(runs, max_size=_DEFAULT_MAX_ARRAY_SIZE), start=1
+    ):
         names = ", ".join(cell_of(run.name) for run in array)
-        yield f"\n# {store.script(number)}: {names}"
+        yield f"\n# {store.script_file(number)}: {names}"
         # `ID` stands for the suite's id, which a dry run does not make
-        script = script_of(
-            array, name=f"ef-ID-w{number}", number=number, store=store, worker=WORKER
-        )
+        script = wave_script(array, number, store, job_name=f"ef-ID-w{number}", worker=WORKER)
         yield script.rstrip("\n")
 
 
@@ -332,7 +333,7 @@ def runs_of(
         runs.append(
             ExecutorRun(
                 name,
-                run_config=str(store.run_config(name).absolute()),
+                run_config=str(store.run_config_file(name).absolute()),
                 log=str(suite.folder.cell_log(cell.target, cell.evaluation).absolute()),
                 record="",  # the Slurm task records the end of the run in the files of the wave
                 debug=options.debug,

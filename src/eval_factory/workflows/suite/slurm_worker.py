@@ -46,10 +46,10 @@ from eval_factory.executors.slurm_runs import (
     SlurmSettings,
     SlurmStore,
     Wave,
+    add_stored_environment,
     cell_of,
     read_wave,
     starts_below,
-    take_environment,
 )
 from eval_factory.workflows.options import DISK_FULL_ERRORS, failure_record
 from eval_factory.workflows.suite.run_suite import run_suite
@@ -104,7 +104,7 @@ class Start:
         self._interrupt = interrupt
         self._every_s = every_s
         # the folder of each run's marks
-        self._folders = [store.starts(cell_of(run.name)) for run in runs]
+        self._folders = [store.starts_folder(cell_of(run.name)) for run in runs]
         name = f"w{wave.number}-{uuid.uuid4().hex[:12]}"
         self.marks = [folder / name for folder in self._folders]
         for mark in self.marks:
@@ -164,13 +164,13 @@ def run_task(wave_file: Path, index: int) -> int:
     wave = read_wave(wave_file)
     store = SlurmStore(suite_dir(wave_file.absolute().parents[3]))
     unfinished = []
-    for run in wave.of_task(index):
+    for run in wave.runs_of_task(index):
         if _is_unfinished(store, wave, run):
             unfinished.append(run)
     if not unfinished:
         return 0
     try:
-        take_environment(store.environment(wave.number), os.environ)
+        add_stored_environment(store.environment_file(wave.number), os.environ)
     except FileNotFoundError:
         code = PrerequisiteError.exit_code
         _record(store, wave, unfinished, RunEnd(code, RunStatus.MISSING, KEYS_ARE_GONE))
@@ -194,9 +194,9 @@ def run_task(wave_file: Path, index: int) -> int:
         # If the record cannot be written either, the next `eval-factory run_suite` submits the run.
         with suppress(OSError):
             _record(store, wave, unfinished, RunEnd(code, RunStatus.FAILED, reason, attempts=1))
-    if all(store.ended(wave, run) is not None for run in wave.runs):
+    if all(store.recorded_end(wave, run) is not None for run in wave.runs):
         # No task of the wave needs the file with the keys any more.
-        store.environment(wave.number).unlink(missing_ok=True)
+        store.environment_file(wave.number).unlink(missing_ok=True)
     return code
 
 
@@ -226,7 +226,7 @@ def _is_unfinished(store: SlurmStore, wave: Wave, run: ExecutorRun) -> bool:
 
     Records the run as failed if it was already started `MAX_STARTS` times; then returns False.
     """
-    if store.ended(wave, run) is not None or store.was_submitted_again(wave, run):
+    if store.recorded_end(wave, run) is not None or store.was_submitted_again(wave, run):
         return False
     if len(store.starts_in(wave, run)) >= MAX_STARTS:
         reason = f"was started {MAX_STARTS} times and never reached its end"
@@ -240,7 +240,7 @@ def _is_unfinished(store: SlurmStore, wave: Wave, run: ExecutorRun) -> bool:
 def _record(store: SlurmStore, wave: Wave, runs: Sequence[ExecutorRun], end: RunEnd) -> None:
     """Record this end for each of the runs that has no recorded end yet."""
     for run in runs:
-        if store.ended(wave, run) is None:
+        if store.recorded_end(wave, run) is None:
             store.record_end(wave, run, end)
 
 

@@ -229,7 +229,7 @@ def verify_suite(folder: SuiteDir) -> Verified:
     again from the results of the runs.
     """
     # the first call of `new` returns all events of the file
-    state = suite_state_of(EventTail(folder.events, run_id=None).new())
+    state = suite_state_of(EventTail(folder.events, run_id=None).read_new_events())
     if state.started is not None and state.ended is None:
         return Verified(
             folder.root,
@@ -371,7 +371,9 @@ def _ended_cells(folder: SuiteDir) -> list[FinishedCell]:
     # `rows` has each cell's row in the table. `states` has each cell's state by the events. Both
     # dicts have the keys (target, evaluation).
     rows = {(str(row["target"]), str(row["evaluation"])): row for row in document["cells"]}
-    all_events = EventTail(folder.events, run_id=None).new()  # the first call returns all events
+    all_events = EventTail(
+        folder.events, run_id=None
+    ).read_new_events()  # the first call returns all events
     states = suite_state_of(all_events).cells
     ended = []
     for key in states or rows:

@@ -52,7 +52,7 @@ def show_logs(
             raise PrerequisiteError(f"{cell.name}: has no logs yet: {state}; -f waits for logs")
         goes_on = follow and (cell.status in GOING_ON or cell.reason == QUEUE_UNKNOWN)
         for tail in tails.values():
-            lines = list(tail.lines())
+            lines = list(tail.read_new_lines())
             # In the last step, a line without a newline at the end is shown too.
             if tail.rest and not goes_on:
                 lines.append(tail.rest)

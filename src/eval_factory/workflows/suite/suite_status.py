@@ -252,7 +252,7 @@ class SuiteReader:
         # The lock is checked before the events are read: if the lock is free, its last holder has
         # written all events.
         holder = holder_now(self.folder)
-        for event in self._tail.new():
+        for event in self._tail.read_new_events():
             self._state.update(event)
         start_event = self._state.started or {}
         end_event = self._state.ended or {}
@@ -308,7 +308,7 @@ class SuiteReader:
             events = EventTail(RunDir(cell.folder).events, run_id=None)
             followed = _FollowedRun(since, events, CellProgress())
         progress = followed.progress
-        for event in followed.events.new():
+        for event in followed.events.read_new_events():
             if _is_number(event.get("time")) and event["time"] >= since:
                 progress = progress.after(event)
         self._followed[cell.name] = followed._replace(progress=progress)
@@ -402,7 +402,7 @@ class SuiteReader:
                 progress = self._progress(cell, start_marks[-1].stat().st_mtime)
             cell = replace(cell, status=RunStatus.RUNNING, reason=task, progress=progress)
         else:
-            end = store.ended(wave, run)
+            end = store.recorded_end(wave, run)
             cell = _without_task(cell, end, slurm_answered=states is not None)
         job = CellJob(task, len(start_marks), store.task_log(wave, run))
         # the events do not count starts in Slurm until the result is collected

@@ -81,7 +81,7 @@ def test_slurm_is_asked_now_and_then(jobs: Jobs) -> None:
 def test_where_nothing_can_be_queued_nobody_is_asked(jobs: Jobs) -> None:
     jobs.slurm.silent = 9
     assert told(jobs.read_status()) == [("missing", suite_status.QUEUE_UNKNOWN)] * 4
-    jobs.store.environment(1).unlink()
+    jobs.store.environment_file(1).unlink()
     jobs.now = 9.0
     assert told(jobs.read_status())[0] == ("missing", TASK_GONE)
     assert jobs.slurm.silent == 8
@@ -151,12 +151,12 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
         "task": f"Slurm: {jobs.wave.job_name} task 0, RUNNING",
         "attempts": 2,
         "work_folder": str(work),
-        "log": str(jobs.store.logs(1) / "0.log"),
+        "log": str(jobs.store.logs_folder(1) / "0.log"),
     }
     tell(work / "logs" / "events.jsonl", progress(40, time=now + 5))
     again = jobs.read_status().cells[0].progress
     assert str(again and again.counts_text()).startswith("40/100")
-    assert second.job == suite_status.CellJob(second.reason, 0, jobs.store.logs(1) / "1.log")
+    assert second.job == suite_status.CellJob(second.reason, 0, jobs.store.logs_folder(1) / "1.log")
     assert second.progress is None
     assert third.progress is None, "it has not started yet"
 
@@ -192,7 +192,7 @@ def test_who_looks_deletes_keys_that_nobody_needs_any_more(jobs: Jobs) -> None:
     status = jobs.read_status()
     assert jobs.store.has_open_waves(), "somebody may be about to submit"
     before = time.time() - 301
-    os.utime(jobs.store.environment(1), (before, before))
+    os.utime(jobs.store.environment_file(1), (before, before))
     jobs.reader.with_jobs(replace(status, state="running"))
     assert jobs.store.has_open_waves(), "somebody works on the suite"
     jobs.read_status()

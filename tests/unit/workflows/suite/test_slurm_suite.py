@@ -15,7 +15,7 @@ from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
-from eval_factory.executors.slurm_runs import RunEnd, SlurmSettings, SlurmStore, script_of
+from eval_factory.executors.slurm_runs import RunEnd, SlurmSettings, SlurmStore, wave_script
 from eval_factory.workflows.suite import slurm_suite, slurm_worker
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.planned_cells import PlannedCell
@@ -146,7 +146,7 @@ def test_all_is_submitted_and_the_command_returns(command: Invocation) -> None:
     suite_id = (command.store.root / "id").read_text()
     assert names == [[f"ef-{suite_id}-w1"], [f"ef-{suite_id}-w2"]], "an array for each endpoint"
     assert command.waves == [[command.keys[0]], [command.keys[1]]]
-    held = json.loads(command.store.environment(1).read_text())
+    held = json.loads(command.store.environment_file(1).read_text())
     assert held == {"secrets": ["OPENAI_API_KEY"], "values": ENV}
     assert "sk-" not in command.slurm.submitted[0] + command.store.wave_file(1).read_text()
     says(command.said.lines, "submitted 1 cell", f"ef-{suite_id}-w1 (job 7)")
@@ -168,8 +168,8 @@ def test_a_lost_task_is_submitted_again(again: Invocation) -> None:
     again.leave(1)
     again.run()
     assert again.waves == [[again.keys[0]], [again.keys[1]], [again.keys[1]]]
-    assert not again.store.environment(2).exists()
-    assert again.store.environment(3).exists()
+    assert not again.store.environment_file(2).exists()
+    assert again.store.environment_file(3).exists()
 
 
 def test_a_silent_queue_is_not_an_empty_one_and_who_waits_asks_it_again(again: Invocation) -> None:
@@ -448,7 +448,7 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
     targets = [{"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve}]
     suite, cells = cells_of(tmp_path, targets=targets, slurm={"cpus": 2, "gpus": "1"})
     (run,) = runs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
-    text = script_of([run], "n", 1, SlurmStore(suite.folder), WORKER)
+    text = wave_script([run], 1, SlurmStore(suite.folder), job_name="n", worker=WORKER)
     assert (
         "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n#SBATCH --cpus-per-task=2\n#SBATCH --gpus-per-task=1\n"
         in text

@@ -90,9 +90,9 @@ class Task:
         self.suites: list[SuiteOfTask] = []
         self.does: Does = lambda *_: None
         runs = []
-        suite_id = self.store.begin()
+        suite_id = self.store.create_folders()
         for name in NAMES:
-            config = self.store.run_config(name)
+            config = self.store.run_config_file(name)
             config.parent.mkdir(parents=True)
             config.write_text(
                 yaml.safe_dump({"config": {"type": "x", "output_dir": str(folder / name[:3])}})
@@ -108,7 +108,9 @@ class Task:
                 )
             )
         self.wave = self.store.new_wave(suite_id, runs)
-        write_environment(self.store.environment(1), {"OPENAI_API_KEY": "k"}, ["OPENAI_API_KEY"])
+        write_environment(
+            self.store.environment_file(1), {"OPENAI_API_KEY": "k"}, ["OPENAI_API_KEY"]
+        )
         monkeypatch.setenv("OPENAI_API_KEY", "not this")
         monkeypatch.setattr(slurm_worker, "interrupt_on_signals", lambda: None)
         monkeypatch.setattr(slurm_worker, "_MAX_END_OF_OLDER_S", 0.01)
@@ -129,7 +131,7 @@ class Task:
         return run_task(self.store.wave_file(1), index)
 
     def ended(self, number: int = 0) -> RunEnd | None:
-        return self.store.ended(self.wave, self.wave.runs[number])
+        return self.store.recorded_end(self.wave, self.wave.runs[number])
 
     def starts(self, number: int = 0) -> list[Path]:
         return self.store.starts_in(self.wave, self.wave.runs[number])
@@ -224,13 +226,13 @@ def test_keys_go_with_the_last_task_of_the_wave(
     task.does = completes
     assert main([str(task.store.wave_file(1))]) == Report.exit_code
     assert (task.ended(), task.ended(1)) == (None, RunEnd(0, "complete", "r", 2))
-    assert task.store.environment(1).exists()
+    assert task.store.environment_file(1).exists()
     task.work(completes)
-    assert not task.store.environment(1).exists()
+    assert not task.store.environment_file(1).exists()
 
 
 def test_without_keys_nothing_is_asked(task: Task) -> None:
-    task.store.environment(1).unlink()
+    task.store.environment_file(1).unlink()
     assert task.work(completes) == 3
     assert (task.ended(), task.suites) == (RunEnd(3, "missing", KEYS_ARE_GONE, 0), [])
 
@@ -258,7 +260,7 @@ def test_the_suite_of_a_task_that_serves(serving: Task) -> None:
         RunEnd(0, "complete", "r", 2),
         RunEnd(1, "partial", "r", 2),
     )
-    assert not serving.store.environment(1).exists()
+    assert not serving.store.environment_file(1).exists()
     (suite,) = serving.suites
     assert [cell.folder for cell in suite.cells] == [
         serving.dir.root / "t/e",
@@ -287,7 +289,7 @@ def test_the_suite_of_a_task_that_serves_nothing_is_of_its_run_alone(task: Task)
 def test_a_task_that_starts_again_does_what_is_left_only(serving: Task) -> None:
     assert serving.work(is_interrupted) == 130
     assert serving.ended(1) is None
-    assert serving.store.environment(1).exists()
+    assert serving.store.environment_file(1).exists()
     serving.work(completes)
     assert [cell.evaluation for cell in serving.suites[1].cells] == ["f"]
     assert serving.work() == 0
