@@ -140,7 +140,7 @@ def look(
             return
         options = _run_options(output, wait=flags["wait"], no_preflight=flags["no_preflight"])
         options = replace(options, imported=imported)
-        outcome = make_baseline_or_look(loaded, options, new_baseline)
+        outcome = make_baseline_or_look(loaded, options, why_new_baseline=new_baseline)
         _write_outcome(outcome, output)
     ctx.exit(outcome.exit_code)
 
@@ -153,7 +153,7 @@ def _show_preview(panel: Panel, output: RunOutput, *, debug: bool) -> None:
     from eval_factory.monitor.look import expected_findings_lines
     from eval_factory.workflows.suite.suite_preview import preview_suite
 
-    if not panel.takes_results:
+    if not panel.takes_imported_results:
         suite = panel.suite(panel.folder / "looks" / "0001")  # the folder of the first look
         show_dry_run(preview_suite(suite, env=os.environ, debug=debug), output.screen())
     click.echo(own_lines("\n".join(expected_findings_lines(panel))))
@@ -256,7 +256,7 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
     Exit code: 0 intact, 1 changed.
     """
     from eval_factory.monitor.ledger import LOOK, Ledger
-    from eval_factory.monitor.verification import computed_otherwise, verify_panel
+    from eval_factory.monitor.verification import uncompared_figures_lines, verify_panel
 
     folder = _folder_of(panel)
     findings = verify_panel(folder, head)
@@ -268,7 +268,7 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
     lines = [f"{folder}: {state}", *(f"  {finding}" for finding in findings)]
     if not history.problems:
         # Figures that an earlier version computed by another method are not compared.
-        lines += [f"  {text}" for text in computed_otherwise(history)]
+        lines += [f"  {text}" for text in uncompared_figures_lines(history)]
     _write_lines([*lines, f"last line of the ledger: {history.head}"])
     ctx.exit(NotReportableError.exit_code if findings else 0)
 
@@ -287,11 +287,11 @@ def report(panel: Path, output: Path | None) -> None:
     """
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.monitor.ledger import Ledger
-    from eval_factory.monitor.look import PAGE
+    from eval_factory.monitor.look import PAGE_FILE
     from eval_factory.monitor.panel_page import monitor_page
 
     folder = _folder_of(panel)
-    path = output or folder / PAGE
+    path = output or folder / PAGE_FILE
     write_atomic(path, monitor_page(folder.name, Ledger(folder).intact_history()))
     click.echo(str(path))
 

@@ -369,7 +369,7 @@ def _text_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str:
 
     is_panel = len(folders) == 1 and (folders[0] / "ledger.jsonl").is_file()
     if is_panel:
-        from eval_factory.monitor.report import evidence_for
+        from eval_factory.monitor.report import evidence_pack_of_panel
 
         if purpose not in PACKS:
             pack_names = ", ".join(PACKS)
@@ -377,7 +377,7 @@ def _text_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str:
                 f"report --for {purpose}: {folders[0]} is a panel's folder; "
                 f"for a panel give --for {pack_names}"
             )
-        return evidence_for(purpose, folders[0], as_page=as_page)
+        return evidence_pack_of_panel(purpose, folders[0], as_page=as_page)
     return written_for(purpose, folders, as_page=as_page)
 
 

@@ -45,7 +45,7 @@ from eval_factory.monitor.detector import (
     alarm_level,
 )
 from eval_factory.monitor.ledger import Line
-from eval_factory.monitor.panel import CHANGED, Limit
+from eval_factory.monitor.panel import ANY_CHANGE, Limit
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.intervals import PROPORTION
 from eval_factory.scoring.methods import STATISTICS_VERSION
@@ -57,8 +57,13 @@ VALUES_FILE = "values.json"
 The tests of a look read the measurements of earlier askings from these files. Earlier runs are
 measured again only if another version of the answer reader read the answers of a run.
 """
-SHARES = ("refused", "unreadable", "empty", "failed")  # figures that are shares of the answers
-STATED = "stated"  # the watched figure with the names of the models that answers state
+ANSWER_SHARES = (
+    "refused",
+    "unreadable",
+    "empty",
+    "failed",
+)  # figures that are shares of the answers
+STATED_MODELS = "stated"  # the watched figure with the names of the models that answers state
 WHOLE_UNIT_SINCE = 2
 """The first version of the statistics with the parameter `whole_unit` of `detector.sigma_of`."""
 FIGURES_VERSION = 3
@@ -283,14 +288,14 @@ def _watched_figures(
     total: Counter[str] = Counter()  # the numbers of instances over all runs
     stated: set[str] = set()
     for run in stored.values():
-        for name in ("requested", *SHARES):
+        for name in ("requested", *ANSWER_SHARES):
             total[name] += getattr(run.result.validity.instances, name)
         model = run.result.provenance.endpoints.get(MODEL_ROLE)
         if model is not None:
             stated.update(model.stated_models)
-    figures: _Fields = dict.fromkeys(SHARES, 0.0)
+    figures: _Fields = dict.fromkeys(ANSWER_SHARES, 0.0)
     if total["requested"]:
-        for name in SHARES:
+        for name in ANSWER_SHARES:
             figures[name] = total[name] / total["requested"]
     lengths = []
     seconds = []
@@ -306,7 +311,7 @@ def _watched_figures(
     figures["latency"] = None
     if seconds:
         figures["latency"] = statistics.median(seconds)
-    figures[STATED] = sorted(stated)
+    figures[STATED_MODELS] = sorted(stated)
     return figures
 
 
@@ -346,7 +351,9 @@ def read_values(folder: Path, sha256: str) -> PanelMeasurement:
     )
 
 
-def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[dict[str, str]]:
+def run_entries_of(
+    folder: Path, panel_folder: Path, limits: Sequence[Limit]
+) -> list[dict[str, str]]:
     """Return the ledger's entries for the runs of an asking.
 
     An entry has the name of the task, the run's folder inside the panel's folder, and the SHA-256
@@ -522,13 +529,13 @@ class _LimitTests:
         return np.array(units)
 
     def add_look(
-        self, values_of: Mapping[str, float | None], numbers: Sequence[int]
+        self, value_of_instance: Mapping[str, float | None], look_numbers: Sequence[int]
     ) -> tuple[_Fields, _Fields]:
         """Test the next look.
 
         Args:
-            values_of: The values of the instances in this look.
-            numbers: The numbers of the looks so far; the last number is that of this look.
+            value_of_instance: The values of the instances in this look.
+            look_numbers: The numbers of the looks so far; the last is that of this look.
 
         Returns:
             The ledger's entries for the test of the limit, and for the test of any change. In both
@@ -536,7 +543,7 @@ class _LimitTests:
             the change began.
         """
         # None becomes NaN.
-        values = np.array([values_of.get(instance) for instance in self.instances], float)
+        values = np.array([value_of_instance.get(instance) for instance in self.instances], float)
         present = values[~np.isnan(values)]
         score = None
         mean = math.nan
@@ -553,27 +560,27 @@ class _LimitTests:
             "value": score,
             "missing": len(values) - len(present),
             "e": e_of_drop,
-            **dates_of(self._drop_detector, numbers, self._rules),
+            **dates_of(self._drop_detector, look_numbers, self._rules),
         }
         change_entry = {
             "e": e_of_change,
-            **dates_of(self._change_detector, numbers, self._rules),
+            **dates_of(self._change_detector, look_numbers, self._rules),
         }
         return limit_entry, change_entry
 
-    def drop_since(self, numbers: Sequence[int], since: int | None) -> float | None:
+    def drop_since(self, look_numbers: Sequence[int], since: int | None) -> float | None:
         """Return the drop of the mean since a look, in the metric's own unit.
 
         Return None if `since` is None, or if no look since then has a value.
 
         Args:
-            numbers: The numbers of the looks so far.
+            look_numbers: The numbers of the looks so far.
             since: The number of the first look that counts.
         """
         if since is None:
             return None
         later = []
-        for number, mean in zip(numbers, self._means, strict=True):
+        for number, mean in zip(look_numbers, self._means, strict=True):
             if number >= since and not math.isnan(mean):
                 later.append(mean)
         if not later:
@@ -585,24 +592,24 @@ DATES = ("since", "since_range")  # the fields that `dates_of` returns
 
 
 def dates_of(
-    test: EDetector | ChangeDetector, numbers: Sequence[int], rules: Rules
+    test: EDetector | ChangeDetector, look_numbers: Sequence[int], rules: Rules
 ) -> dict[str, Any]:
     """Return when a change began, in numbers of looks; the keys are those of `DATES`.
 
     `since` is the most likely look, and `since_range` has the first and the last likely look. Both
     are None if there is no evidence of a change. Version 1 of the figures has no range.
 
-    A test counts the looks that were made, from 1. `numbers` has the number of each of these looks,
-    because looks that were not made have numbers too.
+    A test counts the looks that were made, from 1. `look_numbers` has the number of each of these
+    looks, because looks that were not made have numbers too.
     """
     dates: dict[str, Any] = {"since": None}
     if test.since is not None:
-        dates["since"] = numbers[test.since - 1]
+        dates["since"] = look_numbers[test.since - 1]
     if rules.figures_version > 1:
         dates["since_range"] = None
         if test.since_range is not None:
             first, last = test.since_range
-            dates["since_range"] = [numbers[first - 1], numbers[last - 1]]
+            dates["since_range"] = [look_numbers[first - 1], look_numbers[last - 1]]
     return dates
 
 
@@ -618,14 +625,14 @@ class PanelTests:
             ConfigError: A limit has too few instances.
         """
         self.rules = rules
-        self.numbers: list[int] = []
+        self.look_numbers: list[int] = []
         """The numbers of the looks that were made."""
         self._alarm: _Fields | None = None  # the first alarm; all later looks have it too
         self._repeats = repeats
         self.limit_tests = [_LimitTests(limit, rules, repeats) for limit in limits]
         self._figure_tests: dict[str, ChangeDetector] = {}
         for name in rules.alarm_on:
-            if name not in (CHANGED, STATED):
+            if name not in (ANY_CHANGE, STATED_MODELS):
                 figures = [_figure_as_number(name, repeat) for repeat in repeats]
                 test = ChangeDetector(figures, rules.looks, rules.seed_of(name))
                 self._figure_tests[name] = test
@@ -638,9 +645,9 @@ class PanelTests:
         """
         watched: _Fields = {}
         for name in self._repeats[0].watched:
-            if name != STATED:
+            if name != STATED_MODELS:
                 watched[name] = self._mean_of(name)
-        watched[STATED] = sorted(self._stated_models())
+        watched[STATED_MODELS] = sorted(self._stated_models())
         line: _Fields = {
             "limits": [_baseline_entry(test) for test in self.limit_tests],
             "watched": watched,
@@ -659,7 +666,7 @@ class PanelTests:
 
     def _stated_models(self) -> set[str]:
         """Return the models that the baseline's answers state."""
-        return set(chain.from_iterable(repeat.watched[STATED] for repeat in self._repeats))
+        return set(chain.from_iterable(repeat.watched[STATED_MODELS] for repeat in self._repeats))
 
     def add_look(self, number: int, measurement: PanelMeasurement) -> _Fields:
         """Test the next look, and return the ledger's entries for this look.
@@ -671,12 +678,12 @@ class PanelTests:
         raised it, `names` what it is about, and `since` when the drop or change began. An alarm on
         a drop also has `drops`, a dict from a limit to its drop.
         """
-        self.numbers.append(number)
+        self.look_numbers.append(number)
         limits = []
         changed = {}
         for limit_test in self.limit_tests:
             values = measurement.limits.get(limit_test.limit.name, {})
-            limit_entry, change_entry = limit_test.add_look(values, self.numbers)
+            limit_entry, change_entry = limit_test.add_look(values, self.look_numbers)
             limits.append(limit_entry)
             changed[limit_test.limit.name] = change_entry
         # A mean of e-values is an e-value, even if the limits depend on each other (V. Vovk,
@@ -686,7 +693,7 @@ class PanelTests:
         figures = {}
         for name, test in self._figure_tests.items():
             evidence = test.add_look(_figure_as_number(name, measurement))
-            figures[name] = {"e": evidence, **dates_of(test, self.numbers, self.rules)}
+            figures[name] = {"e": evidence, **dates_of(test, self.look_numbers, self.rules)}
         if self._alarm is None:  # otherwise, the first alarm lasts until the next baseline
             self._alarm = (
                 self._harm_alarm(number, limits, e)
@@ -728,7 +735,7 @@ class PanelTests:
         drops = {}
         for test in self.limit_tests:
             if test.limit.name in alarm["names"]:
-                drops[test.limit.name] = test.drop_since(self.numbers, alarm["since"])
+                drops[test.limit.name] = test.drop_since(self.look_numbers, alarm["since"])
         return drops
 
     def _harm_alarm(self, number: int, limits: Sequence[_Fields], e: float) -> _Fields | None:
@@ -745,13 +752,13 @@ class PanelTests:
 
     def _change_alarm(self, number: int, changed: Mapping[str, _Fields]) -> _Fields | None:
         """Return the alarm on any change of a limit's score; None without such an alarm."""
-        if CHANGED not in self.rules.alarm_on:
+        if ANY_CHANGE not in self.rules.alarm_on:
             return None
         level = alarm_level(self.rules.other_alpha, tests=len(changed))
         names = [name for name, change in changed.items() if change["e"] >= level]
         if not names:
             return None
-        return {"what": CHANGED, "look": number, "names": names, **_dates_in(changed[names[0]])}
+        return {"what": ANY_CHANGE, "look": number, "names": names, **_dates_in(changed[names[0]])}
 
     def _watched_alarm(
         self, number: int, figures: Mapping[str, _Fields], measurement: PanelMeasurement
@@ -763,11 +770,11 @@ class PanelTests:
         for name, figure in figures.items():
             if figure["e"] >= alarm_level(self.rules.other_alpha):
                 return {"what": name, "look": number, "names": [name], **_dates_in(figure)}
-        if STATED not in self.rules.alarm_on:
+        if STATED_MODELS not in self.rules.alarm_on:
             return None
-        if self._stated_models().issuperset(measurement.watched[STATED]):
+        if self._stated_models().issuperset(measurement.watched[STATED_MODELS]):
             return None
-        return {"what": STATED, "look": number, "names": [STATED], "since": number}
+        return {"what": STATED_MODELS, "look": number, "names": [STATED_MODELS], "since": number}
 
 
 def _figure_as_number(name: str, measurement: PanelMeasurement) -> float:
@@ -812,17 +819,17 @@ def replayed_tests(
     """
     limits = limits_of(baseline)
 
-    def measured(asking: Line) -> PanelMeasurement:
+    def measurement_of(asking: Line) -> PanelMeasurement:
         """Return the values of an asking: a repeat of the baseline, or a look."""
         if load is load_result:  # the default: no answer has to be read again
-            return read_values(folder / asking["folder"], asking["values"])
+            return read_values(folder / asking["folder"], sha256=asking["values"])
         # The parent of a run's folder is the folder of the asked target.
         return measure((folder / asking["runs"][0]["folder"]).parent, limits, load)
 
-    repeats = [measured(repeat) for repeat in baseline["repeats"]]
+    repeats = [measurement_of(repeat) for repeat in baseline["repeats"]]
     tests = PanelTests(Rules.of(baseline), limits, repeats)
     for line in looks:
-        tests.add_look(line["look"], measured(line))
+        tests.add_look(line["look"], measurement_of(line))
     return tests
 
 

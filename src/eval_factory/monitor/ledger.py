@@ -38,9 +38,9 @@ CHANGE = "change"  # the decision about a new model
 WATCHED_MODEL = "approved"
 NEW_MODEL = "candidate"
 
-READER = "reader"
+READER_FIELD = "reader"
 """Key of a baseline or a look: the version of `reading` that read the answers; 1 by default."""
-BASELINE_AGAIN = "baseline_again"
+BASELINE_AGAIN_FIELD = "baseline_again"
 """Key of a look whose answers another version of `reading` read than the baseline's answers.
 
 The value is the baseline's `limits`, computed with the version of the look.
@@ -48,16 +48,16 @@ The value is the baseline's `limits`, computed with the version of the look.
 Line = Mapping[str, Any]  # the JSON object of a line
 
 
-def line_reader(line: Line) -> int:
+def reader_version_of(line: Line) -> int:
     """Return the version of `reading` that read the answers of a baseline or a look."""
-    return int(line.get(READER, 1))
+    return int(line.get(READER_FIELD, 1))
 
 
-def as_read_again(baseline: Line, looks: Sequence[Line]) -> Line:
+def baseline_as_read_again(baseline: Line, looks: Sequence[Line]) -> Line:
     """Return the baseline with its `limits` as the version of the last look reads the answers."""
-    if not looks or BASELINE_AGAIN not in looks[-1]:
+    if not looks or BASELINE_AGAIN_FIELD not in looks[-1]:
         return baseline
-    return {**baseline, "limits": looks[-1][BASELINE_AGAIN]}
+    return {**baseline, "limits": looks[-1][BASELINE_AGAIN_FIELD]}
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class History:
         return alarm
 
 
-def is_older(line: Line, hours: float) -> bool:
+def is_older_than(line: Line, *, hours: float) -> bool:
     """Return True if the line was written more than this number of hours ago."""
     written = datetime.strptime(line["at"], UTC_FORMAT).replace(tzinfo=timezone.utc)
     return datetime.now(timezone.utc) - written > timedelta(hours=hours)

@@ -15,13 +15,13 @@ from eval_factory.core.results import UTC_FORMAT
 from eval_factory.monitor.course import FIGURES_VERSION
 from eval_factory.monitor.ledger import (
     BASELINE,
-    BASELINE_AGAIN,
+    BASELINE_AGAIN_FIELD,
     BEGUN,
     CHANGE,
     LOOK,
     NOT_MADE,
     NOTE,
-    READER,
+    READER_FIELD,
     Line,
 )
 from eval_factory.reading import VERSION
@@ -47,10 +47,10 @@ FIELDS = {
     CHANGE: _COMMON_FIELDS | frozenset(_CHANGE_FIELDS.split()),
 }
 """Dict from the kind of a line to the fields that a line of this kind must have."""
-_OPTIONAL_FIELDS = {READER, BASELINE_AGAIN, "statistics", "figures_version", "differ"}
+_OPTIONAL_FIELDS = {READER_FIELD, BASELINE_AGAIN_FIELD, "statistics", "figures_version", "differ"}
 """Fields that lines of earlier versions of this program do not have."""
 _VERSIONS = {
-    READER: VERSION,
+    READER_FIELD: VERSION,
     "statistics": STATISTICS_VERSION,
     "figures_version": FIGURES_VERSION,
 }

@@ -37,26 +37,26 @@ from eval_factory.monitor.course import (
     power_of,
     reasons_not_to_compare,
     replayed_tests,
+    run_entries_of,
     run_folders_of,
-    runs_of,
     write_values,
 )
 from eval_factory.monitor.ledger import (
     BASELINE,
-    BASELINE_AGAIN,
+    BASELINE_AGAIN_FIELD,
     BEGUN,
     CHANGE,
     LOOK,
     NEW_MODEL,
     NOT_MADE,
     NOTE,
-    READER,
+    READER_FIELD,
     WATCHED_MODEL,
     History,
     Ledger,
     Line,
-    is_older,
-    line_reader,
+    is_older_than,
+    reader_version_of,
 )
 from eval_factory.monitor.made_elsewhere import (
     copy_results,
@@ -65,11 +65,18 @@ from eval_factory.monitor.made_elsewhere import (
     refuse_unfit,
     result_folders,
 )
-from eval_factory.monitor.panel import IMPORTED, PANEL_FILE, SECTION, Limit, Panel, digest_of
+from eval_factory.monitor.panel import (
+    IMPORTED,
+    MONITOR_SECTION,
+    PANEL_FILE,
+    Limit,
+    Panel,
+    digest_of,
+)
 from eval_factory.monitor.panel_page import monitor_page
 from eval_factory.monitor.report import (
     alarm_words,
-    assumed_lines,
+    assumed_findings_lines,
     drops_rarely_found,
     limits_out_of_reach,
     limits_table,
@@ -82,7 +89,7 @@ from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 
-PAGE = "report.html"
+PAGE_FILE = "report.html"
 
 
 class Outcome(Word):
@@ -122,14 +129,14 @@ class RunOptions:
 
 
 def make_baseline_or_look(
-    panel: Panel, options: RunOptions, new_baseline: str | None = None
+    panel: Panel, options: RunOptions, why_new_baseline: str | None = None
 ) -> MonitorOutcome:
     """Make one look; if there is no baseline yet, make the baseline instead.
 
     Args:
         panel: the panel.
         options: the options for asking the panel.
-        new_baseline: the reason for a new baseline; None to make a look if there is a baseline.
+        why_new_baseline: the reason for a new baseline; None to make a look if there is a baseline.
 
     Raises:
         ConfigError: The panel, or the questions of its runs, differ from the baseline; or all looks
@@ -138,7 +145,7 @@ def make_baseline_or_look(
             cannot be compared with the baseline.
         InterruptedRunError: The user stopped the look; the same command resumes the look.
     """
-    if panel.takes_results:
+    if panel.takes_imported_results:
         sizes = [task.size for task in panel.section.tasks]
         refuse_unfit(options.imported, panel.names, sizes, panel.model)
     elif options.imported:
@@ -155,12 +162,12 @@ def make_baseline_or_look(
     with ledger.lock_panel(options.say):
         history = ledger.intact_history()
         baseline = history.baseline
-        if baseline is not None and new_baseline is None:
+        if baseline is not None and why_new_baseline is None:
             needs_more_runs = _asks_for_more_repeats(panel, baseline, history.looks)
             if not needs_more_runs:
                 return _make_look(panel, ledger, history, baseline, options)
         next_step = f"next: {_look_command(panel)}"
-        return _make_baseline(panel, ledger, options, new_baseline, next_step=next_step)
+        return _make_baseline(panel, ledger, options, why_new_baseline, next_step=next_step)
 
 
 def _asks_for_more_repeats(panel: Panel, baseline: Line, looks: Sequence[Line]) -> bool:
@@ -187,7 +194,7 @@ def _ask(
     If another program asks this panel, copy the imported result with this index in
     `options.imported`, and return None.
     """
-    if panel.takes_results:
+    if panel.takes_imported_results:
         source = options.imported[imported_index]
         copy_results(source, panel.names, folder / panel.target_name)
         return None
@@ -252,7 +259,7 @@ def _make_baseline(
     for number in range(1, section.baseline.repeats + 1):
         folders.append(panel.folder / "baseline" / f"{epoch}" / f"{number}")
     target_folders = [folder / panel.target_name for folder in folders]
-    if panel.takes_results:
+    if panel.takes_imported_results:
         refuse_unequal(options.imported, panel.names, count=section.baseline.repeats)
     reports = _ask_repeats(panel, folders, rules, options)
     unfinished = _unfinished_outcome(reports, panel)
@@ -262,7 +269,7 @@ def _make_baseline(
     _refuse_different_runs(target_folders, limits)
     tests = PanelTests(rules, limits, measurements)
     fixed = panel.fixed_settings(panel.identities(folders[0]))
-    write_atomic(panel.folder / PANEL_FILE, to_yaml({SECTION: panel.portable_document}))
+    write_atomic(panel.folder / PANEL_FILE, to_yaml({MONITOR_SECTION: panel.portable_document}))
     if history.begun is not None:
         _record_not_made(ledger, history.begun, "another baseline was started")
     line = ledger.append(
@@ -277,7 +284,7 @@ def _make_baseline(
         repeats=_write_repeats(panel, folders, measurements),
         # merged into one dict first, because both have the key `statistics`
         **{**asdict(rules), **tests.baseline_entries()},
-        **{READER: VERSION},
+        **{READER_FIELD: VERSION},
         power=power_of(tests),
     )
     headline = f"baseline made: {counted(len(measurements), 'run')}"
@@ -325,8 +332,8 @@ def _write_repeats(
         entries.append(
             {
                 "folder": folder.relative_to(panel.folder).as_posix(),
-                "values": write_values(folder, measurement),
-                "runs": runs_of(folder / panel.target_name, panel.folder, panel.limits),
+                "values": write_values(folder, measurement),  # the SHA-256 of the values' file
+                "runs": run_entries_of(folder / panel.target_name, panel.folder, panel.limits),
             }
         )
     return entries
@@ -355,7 +362,7 @@ def _resumable_look(
     begun = history.begun
     if begun is None:
         return None
-    is_too_old = is_older(begun, float(panel.section.max_look_hours))
+    is_too_old = is_older_than(begun, hours=float(panel.section.max_look_hours))
     if not is_too_old:
         return begun
     hours = f"{panel.section.max_look_hours:g} hours"
@@ -407,11 +414,11 @@ def _make_look(
         # `look` also counts looks that were not made, and looks of earlier baselines.
         evidence=len(looks) + 1,
         folder=folder.relative_to(panel.folder).as_posix(),
-        values=write_values(folder, measurement),
-        runs=runs_of(target_folder, panel.folder, limits),
+        values=write_values(folder, measurement),  # the SHA-256 of the values' file
+        runs=run_entries_of(target_folder, panel.folder, limits),
         **tests.add_look(number, measurement),
-        **_baseline_again(baseline, tests),
-        **{READER: VERSION},
+        **_reread_baseline_entry(baseline, tests),
+        **{READER_FIELD: VERSION},
     )
     return _look_outcome(panel, ledger, options, baseline, line)
 
@@ -437,15 +444,15 @@ def _look_outcome(
     return _write_page_and_report(ledger, options, outcome, line, [headline, *lines])
 
 
-def _baseline_again(baseline: Line, tests: PanelTests) -> dict[str, Any]:
+def _reread_baseline_entry(baseline: Line, tests: PanelTests) -> dict[str, Any]:
     """Return the ledger's entry for the baseline's figures, if they were computed again.
 
     They are computed again if another version of `reading` read the baseline's answers. The entry
     has the figures of each limit, by the present version.
     """
-    if line_reader(baseline) == VERSION:
+    if reader_version_of(baseline) == VERSION:
         return {}
-    return {BASELINE_AGAIN: tests.baseline_entries()["limits"]}
+    return {BASELINE_AGAIN_FIELD: tests.baseline_entries()["limits"]}
 
 
 def _identities(
@@ -462,7 +469,7 @@ def _identities(
     Raises:
         ConfigError: The panel already has the imported result, or there is not exactly one.
     """
-    if not panel.takes_results:
+    if not panel.takes_imported_results:
         return panel.identities(folder)
     earlier_runs = run_folders_of(panel.folder, earlier_lines)
     refuse_unequal(options.imported, panel.names, count=1, earlier_runs=earlier_runs)
@@ -479,10 +486,12 @@ def _tests_before_look(
     """
     baseline_folder = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
     with read_by_one_version(run_folders_of(panel.folder, [baseline, *looks]), VERSION) as load:
-        reasons = list(reasons_not_to_compare(baseline_folder, target_folder, panel.limits, load))
+        reasons = list(
+            reasons_not_to_compare(baseline_folder, target_folder, panel.limits, load=load)
+        )
         if reasons:
             return None, reasons
-        return replayed_tests(baseline, panel.folder, looks, load), []
+        return replayed_tests(baseline, panel.folder, looks, load=load), []
 
 
 def _record_not_made(ledger: Ledger, begun: Line, reason: str) -> None:
@@ -546,7 +555,7 @@ def _write_page_and_report(
         lines: the lines for the screen before those about the page and the ledger.
     """
     head = write_page(ledger, options.say)
-    shown = [*lines, f"page: {ledger.folder / PAGE}", f"ledger: line {line['number']}, {head}"]
+    shown = [*lines, f"page: {ledger.folder / PAGE_FILE}", f"ledger: line {line['number']}, {head}"]
     return MonitorOutcome(
         outcome,
         exit_code=int(outcome == Outcome.ALARM),
@@ -560,7 +569,7 @@ def _write_page_and_report(
 def _look_command(panel: Panel) -> str:
     """Return the command that makes the next look."""
     file = shlex.quote(str(panel.file))
-    if panel.takes_results:
+    if panel.takes_imported_results:
         return f"eval-factory monitor look {file} --from DIR"
     return f"eval-factory monitor {file}"
 
@@ -569,7 +578,7 @@ def write_page(ledger: Ledger, say: Callable[[str], object]) -> str:
     """Write the page of the ledger, and return the hash of the ledger's last line."""
     history = ledger.read()
     try:
-        write_atomic(ledger.folder / PAGE, monitor_page(ledger.folder.name, history))
+        write_atomic(ledger.folder / PAGE_FILE, monitor_page(ledger.folder.name, history))
     except OSError as error:  # go on: an alarm must be reported even if the page cannot be written
         next_step = f"eval-factory monitor report {shlex.quote(str(ledger.folder))}"
         say(f"the page cannot be written: {error.strerror or error}; write it later: {next_step}")
@@ -588,17 +597,17 @@ def expected_findings_lines(panel: Panel) -> list[str]:
     units = []
     max_drops = []
     for task in section.tasks:
-        number_of_questions = min(task.size, simulation.MAX_SIMULATED)
+        number_of_questions = min(task.size, simulation.MAX_SIMULATED_INSTANCES)
         units.append(np.arange(number_of_questions))  # each question is a unit of its own
         max_drops.append(min(float(task.max_drop), 1.0))
     findings_by_flip_rate = simulation.assumed_findings(
         units, max_drops, repeats=section.baseline.repeats, looks=section.looks, alpha=alpha
     )
-    # `assumed_lines` takes the findings as mappings, as the ledger has them.
+    # `assumed_findings_lines` takes the findings as mappings, as the ledger has them.
     mappings_by_flip_rate = {}
     for flip_rate, findings in findings_by_flip_rate.items():
         mappings_by_flip_rate[flip_rate] = [asdict(finding) for finding in findings]
-    return list(assumed_lines(mappings_by_flip_rate))
+    return list(assumed_findings_lines(mappings_by_flip_rate))
 
 
 def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object]) -> Line:
@@ -769,7 +778,7 @@ def _decision(change: _Change, result: GateResult) -> dict[str, Any]:
         checks += [f"{benchmark.task}: {check.message}" for check in benchmark.checks]
     runs: list[dict[str, Any]] = []
     for name in (WATCHED_MODEL, NEW_MODEL):
-        runs += runs_of(folder / name, panel.folder, panel.limits)
+        runs += run_entries_of(folder / name, panel.folder, panel.limits)
     return {
         "folder": folder.relative_to(panel.folder).as_posix(),
         "old": {"name": panel.target_name, "model": panel.model},

@@ -37,8 +37,8 @@ from eval_factory.tasks.asking_forms import ASKING_KEYS
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
-SECTION = "monitor"  # the only top key of a panel's file
-CHANGED = "changed"  # the name in `alarm_on` for any change of a limit's score
+MONITOR_SECTION = "monitor"  # the only top key of a panel's file
+ANY_CHANGE = "changed"  # the name in `alarm_on` for any change of a limit's score
 IMPORTED = "imported"
 """The type of a task whose questions another program asks; its results are passed with --from."""
 _DEFAULT_TARGET_NAME = "model"
@@ -231,7 +231,7 @@ class Panel:
         return document
 
     @property
-    def takes_results(self) -> bool:
+    def takes_imported_results(self) -> bool:
         """True if another program asks the panel's questions, and its results are imported."""
         # `load_panel` has checked that all tasks or no tasks have this type.
         return self.section.tasks[0].type == IMPORTED
@@ -241,7 +241,7 @@ class Panel:
         """The path of the gate's policy. Raises ConfigError if the panel has no plan of change."""
         if self.section.change is None:
             raise ConfigError(
-                f"{self.file}: has no `{SECTION}.change`, "
+                f"{self.file}: has no `{MONITOR_SECTION}.change`, "
                 "which names the gate's policy for a new version"
             )
         return _absolute_path(self.file, self.section.change.policy)
@@ -266,7 +266,7 @@ class Panel:
         Raises:
             ConfigError: The panel's file has mistakes, or another program asks the panel.
         """
-        if self.takes_results:
+        if self.takes_imported_results:
             raise ConfigError(f"{self.file}: {GIVE_RESULTS}")
         section: dict[str, Any] = {
             key: self.document[key] for key in _SUITE_KEYS if key in self.document
@@ -326,7 +326,7 @@ class Panel:
             folder: the folder of the asking. If another program asks the panel, the imported
                 results must be in this folder.
         """
-        if self.takes_results:
+        if self.takes_imported_results:
             target_folder = folder / self.target_name
             return identities_of({task: target_folder / task for task in self.names})
         identities = {}
@@ -374,18 +374,20 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
     document = load_mapping(path, "`monitor:` with `output_dir`, `tasks` and `target`")
     problems: list[str] = []
     for key in document:
-        if key != SECTION:
-            problems.append(f"unknown key {key}; a panel has all its keys under `{SECTION}:`")
-    written = document.get(SECTION)
+        if key != MONITOR_SECTION:
+            problems.append(
+                f"unknown key {key}; a panel has all its keys under `{MONITOR_SECTION}:`"
+            )
+    written = document.get(MONITOR_SECTION)
     if not isinstance(written, dict):
-        problems.append(f"`{SECTION}:` is missing, or has no keys")
+        problems.append(f"`{MONITOR_SECTION}:` is missing, or has no keys")
         raise _config_error(path, problems)
     configured = {}
     for key, value in {**written, **(flags or {})}.items():
         if value is not None:
             configured[key] = value
-    interpolated = interpolate(configured, env, SECTION, problems)
-    problems += problems_with(interpolated, SECTION, PanelSection)
+    interpolated = interpolate(configured, env, MONITOR_SECTION, problems)
+    problems += problems_with(interpolated, MONITOR_SECTION, PanelSection)
     if problems:
         raise _config_error(path, problems)
     section = PanelSection.model_validate(interpolated)
@@ -397,7 +399,7 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
     try:
         folder = _absolute_path(path, section.output_dir)
     except ValueError as error:  # The home folder is unknown, or the path is too long.
-        raise ConfigError(f"{path}: {SECTION}.output_dir: {error}") from None
+        raise ConfigError(f"{path}: {MONITOR_SECTION}.output_dir: {error}") from None
     return Panel(
         file=path, folder=folder, section=section, document=configured, env=env, names=names
     )
@@ -415,12 +417,14 @@ def _section_problems(section: PanelSection, names: Sequence[str]) -> Iterator[s
     for number, name in enumerate(lowered):
         if name in lowered[:number]:  # an earlier task has this name
             yield (
-                f"{SECTION}.tasks[{number}]: there are two tasks with the name {name!r}; "
+                f"{MONITOR_SECTION}.tasks[{number}]: there are two tasks with the name {name!r}; "
                 "set a different `name` for each"
             )
-    params_by_path = {SECTION: section.params}  # path of the keys in the file -> its `params`
+    params_by_path = {
+        MONITOR_SECTION: section.params
+    }  # path of the keys in the file -> its `params`
     for number, task in enumerate(section.tasks):
-        params_by_path[f"{SECTION}.tasks[{number}]"] = task.params
+        params_by_path[f"{MONITOR_SECTION}.tasks[{number}]"] = task.params
     for path, params in params_by_path.items():
         extra = (params or {}).get("extra") or {}
         for key in _SET_BY_PANEL:
@@ -435,22 +439,22 @@ def _section_problems(section: PanelSection, names: Sequence[str]) -> Iterator[s
     are_imported = {task.type == IMPORTED for task in section.tasks}
     if len(are_imported) > 1:
         yield (
-            f"{SECTION}.tasks: either all tasks or no tasks must have the type {IMPORTED}; "
+            f"{MONITOR_SECTION}.tasks: either all tasks or no tasks must have the type {IMPORTED}; "
             "make two panels"
         )
     target = {"name": _DEFAULT_TARGET_NAME, **section.target}
-    yield from problems_with(target, f"{SECTION}.target", TargetEntry)
+    yield from problems_with(target, f"{MONITOR_SECTION}.target", TargetEntry)
 
 
 def _with_panel_keys(problem: str) -> str:
     """Replace the suite's keys in a message by the keys of a panel's file."""
     # Two keys have other names in a panel. They begin with `suite.` too, so they come first.
     for suite_key, panel_key in (
-        ("suite.evaluations", f"{SECTION}.tasks"),
-        ("suite.targets[0]", f"{SECTION}.target"),
+        ("suite.evaluations", f"{MONITOR_SECTION}.tasks"),
+        ("suite.targets[0]", f"{MONITOR_SECTION}.target"),
     ):
         problem = problem.replace(suite_key, panel_key)
-    return problem.replace("suite.", f"{SECTION}.")
+    return problem.replace("suite.", f"{MONITOR_SECTION}.")
 
 
 def _absolute_path(file: Path, path: str) -> Path:

@@ -19,18 +19,18 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.tables import Table
 from eval_factory.core.tables import html as in_html
-from eval_factory.monitor.course import HARM, SHARES, Rules
-from eval_factory.monitor.ledger import LOOK, NOT_MADE, History, Line, as_read_again
-from eval_factory.monitor.panel import CHANGED
+from eval_factory.monitor.course import ANSWER_SHARES, HARM, Rules
+from eval_factory.monitor.ledger import LOOK, NOT_MADE, History, Line, baseline_as_read_again
+from eval_factory.monitor.panel import ANY_CHANGE
 from eval_factory.monitor.report import (
     alarm_words,
-    change_lines,
     differing_words,
     drops_rarely_found,
     e_value_text,
-    evidence_of,
+    evidence_sentence,
     limits_out_of_reach,
     limits_table,
+    model_and_score_change_lines,
     power_lines,
     state_of,
 )
@@ -69,7 +69,7 @@ def _one_decimal(value: float) -> str:
 
 
 _FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
-    **{name: (name, formats.percent) for name in SHARES},
+    **{name: (name, formats.percent) for name in ANSWER_SHARES},
     "length": ("mean length, words", _one_decimal),
     "latency": ("median latency", formats.seconds),
 }
@@ -89,7 +89,7 @@ def monitor_page(name: str, history: History) -> str:
 
     epoch = None
     if history.baseline is not None:
-        baseline = as_read_again(history.baseline, history.looks)
+        baseline = baseline_as_read_again(history.baseline, history.looks)
         epoch = _Epoch(history, baseline, history.looks)
     return tables_page(
         "panel.html.j2",
@@ -107,7 +107,7 @@ def monitor_page(name: str, history: History) -> str:
         most_numbered=MAX_NUMBERED,
         state_of=state_of,
         alarm_words=alarm_words,
-        evidence_of=evidence_of,
+        evidence_sentence=evidence_sentence,
         differing_words=differing_words,
         limits_table=limits_table,
         power_lines=power_lines,
@@ -140,7 +140,7 @@ class _Epoch:
     looks: Sequence[Line]  # the looks that were made
 
     @cached_property
-    def numbered(self) -> list[Line]:
+    def numbered_looks(self) -> list[Line]:
         """All looks of the epoch in their order, including the looks that were not made."""
         # Numbers of lines begin at 1, so the slice begins after the baseline.
         later = self.history.lines[int(self.baseline["number"]) :]
@@ -162,12 +162,12 @@ class _Epoch:
         """The lines about facts that are not an alarm, but that the user should know."""
         lines: list[str] = []
         if self.looks:
-            lines += change_lines(self.baseline, self.looks[-1])
+            lines += model_and_score_change_lines(self.baseline, self.looks[-1])
         lines += limits_out_of_reach(self.baseline)
         lines += drops_rarely_found(self.baseline)
         lines += self.beyond_limits()
-        if self.numbered and self.numbered[-1]["kind"] == NOT_MADE:
-            last = self.numbered[-1]
+        if self.numbered_looks and self.numbered_looks[-1]["kind"] == NOT_MADE:
+            last = self.numbered_looks[-1]
             lines.append(f"look {last['look']} was not made: {last['reason']}")
         begun = self.history.begun
         if begun is not None:
@@ -228,7 +228,7 @@ class _Epoch:
         )
         entries = self.entries_of(limit["name"])
         rows = []
-        for look in self.numbered:
+        for look in self.numbered_looks:
             entry = entries.get(look["look"])
             if entry is not None:
                 cells = self._cells(entry, limit["baseline"])
@@ -301,19 +301,19 @@ class _Epoch:
         axis = axis_of([*scores.values(), low, high, edge], LOWEST, TOP)
         alarm = self.history.alarm
         if alarm is not None:  # mark the alarm only in the plots of its limits
-            concerns_limit = alarm["what"] in (HARM, CHANGED) and limit["name"] in alarm["names"]
+            concerns_limit = alarm["what"] in (HARM, ANY_CHANGE) and limit["name"] in alarm["names"]
             if not concerns_limit:
                 alarm = None
         plot = _Plot(self, axis, alarm)
         band_top = plot.y_of(high)
         band_height = plot.y_of(low) - band_top
         plot.shapes.append(drawing.rect(LEFT, band_top, RIGHT - LEFT, band_height, "grid"))
-        plot.frame({tick: f"{tick:.6g}" for tick in axis.ticks()})
-        plot.level(mean, "ink")
-        plot.level(edge, "second")
-        plot.ends([(mean, "baseline"), (edge, "limit")])
-        plot.line(scores, limit["metric"])
-        return plot.drawing(f"{limit['name']}: {limit['metric']} of each look")
+        plot.draw_frame({tick: f"{tick:.6g}" for tick in axis.ticks()})
+        plot.draw_level(mean, "ink")
+        plot.draw_level(edge, "second")
+        plot.write_end_labels([(mean, "baseline"), (edge, "limit")])
+        plot.draw_line(scores, limit["metric"])
+        return plot.finished_drawing(f"{limit['name']}: {limit['metric']} of each look")
 
     def e_value_plot(self) -> Drawing:
         """Return a plot of the e-values of each limit, with their mean."""
@@ -339,20 +339,20 @@ class _Epoch:
         ticks = {}
         for power in range(int(axis.low), int(axis.high) + 1):
             ticks[10.0**power] = f"{10.0**power:,.6g}"
-        plot.frame(ticks)
-        plot.level(level, "second")
+        plot.draw_frame(ticks)
+        plot.draw_level(level, "second")
         plot.shapes.append(
             drawing.text_shape(LEFT + 5, plot.y_of(level) - 5, f"alarm at {level:g}")
         )
         for name, by_look in by_limit.items():
-            plot.line(by_look, name, "faint")
-        plot.line(mean, "mean e-value")
+            plot.draw_line(by_look, name, "faint")
+        plot.draw_line(mean, "mean e-value")
         if 1 < len(by_limit) <= MAX_NUMBERED:
             labels = []
             for number, by_look in enumerate(by_limit.values(), start=1):
                 labels.append((list(by_look.values())[-1], str(number)))
-            plot.ends(labels)
-        return plot.drawing("Evidence of a drop beyond a limit")
+            plot.write_end_labels(labels)
+        return plot.finished_drawing("Evidence of a drop beyond a limit")
 
 
 @dataclass(frozen=True)
@@ -367,8 +367,8 @@ class _Plot:
 
     def x_of(self, number: int) -> float:
         """Return the horizontal position of the look with this number."""
-        first = int(self.epoch.numbered[0]["look"])
-        last = int(self.epoch.numbered[-1]["look"])
+        first = int(self.epoch.numbered_looks[0]["look"])
+        last = int(self.epoch.numbered_looks[-1]["look"])
         share = (number - first) / max(MIN_LOOKS_DRAWN - 1, last - first)
         return LEFT + LOOK_MARGIN + (RIGHT - LEFT - 2 * LOOK_MARGIN) * share
 
@@ -378,7 +378,7 @@ class _Plot:
             return self.axis.x(_log(value))
         return self.axis.x(value)
 
-    def frame(self, ticks: Mapping[float, str]) -> None:
+    def draw_frame(self, ticks: Mapping[float, str]) -> None:
         """Draw the axes, the grid, the looks that were not made, and the alarm."""
         for value, label in ticks.items():
             y = self.y_of(value)
@@ -386,8 +386,8 @@ class _Plot:
             self.shapes.append(drawing.text_shape(LEFT - 6, y + FONT_SIZE / 3, label, "end"))
         self.shapes.append(drawing.line(LEFT, BOTTOM, RIGHT, BOTTOM))
         self.shapes.append(drawing.text_shape((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
-        step = 1 + len(self.epoch.numbered) // MAX_LOOK_NUMBERS
-        for look in self.epoch.numbered:
+        step = 1 + len(self.epoch.numbered_looks) // MAX_LOOK_NUMBERS
+        for look in self.epoch.numbered_looks:
             number = look["look"]
             if number % step == 0:
                 x = self.x_of(number)
@@ -405,13 +405,15 @@ class _Plot:
             self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=False))
             self.shapes.append(drawing.text_shape(x + 4, TOP - 11, "alarm", "start"))
 
-    def level(self, value: float, colour: Colour) -> None:
+    def draw_level(self, value: float, colour: Colour) -> None:
         """Draw a horizontal line at a value; a line in the colour `second` is dashed."""
         y = self.y_of(value)
         is_dashed = colour == "second"
         self.shapes.append(drawing.line(LEFT, y, RIGHT, y, colour, width=1.5, dashed=is_dashed))
 
-    def line(self, values: Mapping[int, float | None], name: str, colour: Colour = "data") -> None:
+    def draw_line(
+        self, values: Mapping[int, float | None], name: str, colour: Colour = "data"
+    ) -> None:
         """Draw the values of the looks as a line with a point for each look.
 
         The line is interrupted if a look was not made, or has no value. The point of the look that
@@ -427,7 +429,7 @@ class _Plot:
             if value is not None:
                 points[number] = (self.x_of(number), self.y_of(value))
         is_main = colour == "data"
-        numbers = [look["look"] for look in self.epoch.numbered]
+        numbers = [look["look"] for look in self.epoch.numbered_looks]
         for number, next_number in pairwise(numbers):
             if number in points and next_number in points:
                 ends = (*points[number], *points[next_number])
@@ -455,7 +457,7 @@ class _Plot:
             drawing.text_shape(self.x_of(look["look"]), BOTTOM - 6, sign, "middle", title=title)
         )
 
-    def ends(self, labels: Sequence[tuple[float, str]]) -> None:
+    def write_end_labels(self, labels: Sequence[tuple[float, str]]) -> None:
         """Write labels at the right edge, at their values; labels do not overlap.
 
         A label is a value with a text.
@@ -465,7 +467,7 @@ class _Plot:
             y = min(y - FONT_SIZE, self.y_of(value))
             self.shapes.append(drawing.text_shape(RIGHT + 6, y + FONT_SIZE / 3, text))
 
-    def drawing(self, title: str) -> Drawing:
+    def finished_drawing(self, title: str) -> Drawing:
         """Return the finished drawing."""
         description = "The tables of this page contain the figures of this plot."
         return Drawing(

@@ -24,7 +24,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.tables import Table, screen
-from eval_factory.monitor.course import HARM, SHARES, STATED
+from eval_factory.monitor.course import ANSWER_SHARES, HARM, STATED_MODELS
 from eval_factory.monitor.detector import alarm_level
 from eval_factory.monitor.ledger import (
     CHANGE,
@@ -34,10 +34,10 @@ from eval_factory.monitor.ledger import (
     History,
     Ledger,
     Line,
-    as_read_again,
+    baseline_as_read_again,
 )
-from eval_factory.monitor.panel import PANEL_FILE, SECTION
-from eval_factory.monitor.simulation import REPEATS
+from eval_factory.monitor.panel import MONITOR_SECTION, PANEL_FILE
+from eval_factory.monitor.simulation import SIMULATED_REPEATS
 from eval_factory.report.page.document import pack_page
 from eval_factory.report.papers import pack_markdown, pack_texts, rendered
 
@@ -56,7 +56,7 @@ def status_lines(name: str, history: History) -> list[str]:
     if baseline is None:
         return [f"{name}: no baseline yet"]
     # The last look and the baseline are shown as one version of `reading` reads their answers.
-    baseline = as_read_again(baseline, looks)
+    baseline = baseline_as_read_again(baseline, looks)
     runs = counted(len(baseline["repeats"]), "run")
     model = baseline["target"]["model"]
     lines = [
@@ -162,7 +162,7 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
     return Table(head, rows, number_columns=len(head) - 1)
 
 
-def evidence_of(baseline: Line, look: Line) -> str:
+def evidence_sentence(baseline: Line, look: Line) -> str:
     """Return a sentence with the mean e-value of a look, and with the level of an alarm."""
     level = 1 / baseline["harm_alpha"]
     return (
@@ -187,12 +187,12 @@ def differing_words(look: Line) -> str | None:
 
 def look_lines(baseline: Line, look: Line) -> Iterator[str]:
     """Yield lines about a look: the evidence, the differing answers, the watched figures."""
-    yield evidence_of(baseline, look)
+    yield evidence_sentence(baseline, look)
     differing = differing_words(look)
     if differing is not None:
         yield differing
     yield from _figure_lines(baseline, look)
-    yield from change_lines(baseline, look)
+    yield from model_and_score_change_lines(baseline, look)
 
 
 def _figure_lines(baseline: Line, look: Line) -> Iterator[str]:
@@ -200,7 +200,7 @@ def _figure_lines(baseline: Line, look: Line) -> Iterator[str]:
     figures_before = baseline["watched"]
     figures = look["watched"]
     shares = []
-    for name in SHARES:
+    for name in ANSWER_SHARES:
         share = formats.percent(figures[name])
         shares.append(f"{name} {share} (baseline {formats.percent(figures_before[name])})")
     yield f"of the answers: {', '.join(shares)}"
@@ -214,10 +214,10 @@ def _figure_lines(baseline: Line, look: Line) -> Iterator[str]:
     )
 
 
-def change_lines(baseline: Line, look: Line) -> Iterator[str]:
+def model_and_score_change_lines(baseline: Line, look: Line) -> Iterator[str]:
     """Yield lines about other models that the answers name, and about changed scores."""
-    models = look["watched"][STATED]
-    models_before = baseline["watched"][STATED]
+    models = look["watched"][STATED_MODELS]
+    models_before = baseline["watched"][STATED_MODELS]
     if models != models_before:
         yield (
             f"THE ANSWERS NAME ANOTHER MODEL: {', '.join(models) or 'none'} "
@@ -263,8 +263,8 @@ def power_lines(baseline: Line) -> Iterator[str]:
         )
     if never_enough:
         yield (
-            f"even with a baseline of {max(REPEATS)} runs, fewer than 95 % of such panels find "
-            f"these drops: {', '.join(never_enough)}; set a larger `size`"
+            f"even with a baseline of {max(SIMULATED_REPEATS)} runs, fewer than 95 % of such "
+            f"panels find these drops: {', '.join(never_enough)}; set a larger `size`"
         )
     if needed > repeats:
         yield (
@@ -293,7 +293,9 @@ def _findings_text(findings: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(texts)
 
 
-def assumed_lines(by_flip_rate: Mapping[float, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+def assumed_findings_lines(
+    by_flip_rate: Mapping[float, Sequence[Mapping[str, Any]]],
+) -> Iterator[str]:
     """Yield lines about the drops that a panel can be expected to find, before it is asked.
 
     The keys of `by_flip_rate` are assumed shares of answers that differ between two runs.
@@ -466,7 +468,7 @@ def _last_changes(baseline: Line, looks: Sequence[Line]) -> dict[str, Line]:
     return changed
 
 
-def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
+def evidence_pack_of_panel(purpose: str, folder: Path, *, as_page: bool) -> str:
     """Return an evidence pack: answers to a committee's questions from the ledger and its runs.
 
     Args:
@@ -478,7 +480,7 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
         PrerequisiteError: The ledger was changed, or a run that the ledger names has no result.
     """
     history = Ledger(folder).intact_history()
-    section = load_mapping(folder / PANEL_FILE, f"`{SECTION}:`").get(SECTION) or {}
+    section = load_mapping(folder / PANEL_FILE, f"`{MONITOR_SECTION}:`").get(MONITOR_SECTION) or {}
     change = section.get("change") or {}
     plan: dict[str, Any] = {"change": change.get("description")}
     # A policy that cannot be read, or that is not the baseline's policy, is left out of the plan.

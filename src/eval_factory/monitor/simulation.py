@@ -23,10 +23,10 @@ import numpy as np
 from eval_factory.monitor.detector import Array, EDetectors, LimitBaseline, Units, sigma_of
 
 DROPS = (0.05, 0.1, 0.2)  # the simulated drops, as shares of the scale
-REPEATS = (5, 10, 20, 40, 80)  # the simulated numbers of runs of a baseline, ascending
+SIMULATED_REPEATS = (5, 10, 20, 40, 80)  # the simulated numbers of runs of a baseline, ascending
 FLIP_RATES = (0.02, 0.1, 0.3)  # the assumed shares of answers that differ between two runs
 RUNS_ASSUMED = 40  # the number of runs of an invented baseline, before anything was asked
-ENOUGH = 0.97
+RELIABLE_SHARE = 0.97
 """A drop is found reliably if this share of simulated years finds the drop.
 
 The aim is 95 % of all years; the share in 200 simulated years can err by 1.5 %.
@@ -42,7 +42,7 @@ If a baseline has more distinct values, they are rounded to 11 evenly spaced gra
 """
 UNIT_CORRELATION = 0.3
 """The assumed correlation of answers in a unit that drop, or that flip between invented runs."""
-MAX_SIMULATED = 2000  # the greatest number of simulated instances of a limit
+MAX_SIMULATED_INSTANCES = 2000  # the greatest number of simulated instances of a limit
 SIMULATED_BEFORE_DROP = 6
 """The number of simulated looks before the drop; the wealth of earlier looks counts as lost."""
 
@@ -109,7 +109,7 @@ def needed_repeats(
 
     The limit has to find a drop of 10 points of the scale in 95 % of the years. If `max_drop` plus
     5 points is more than 10 points, it has to find a drop of that size. The tried numbers are the
-    number of existing runs, and the greater numbers in `REPEATS`.
+    number of existing runs, and the greater numbers in `SIMULATED_REPEATS`.
 
     A longer baseline may need more runs than five runs suggest: a source whose answers can fail
     together may not have failed in the five runs. So call this function again for each longer
@@ -204,8 +204,8 @@ def _simulated_part(baseline: LimitBaseline) -> LimitBaseline:
     The part finds drops less often than all instances; the simulation errs on the safe side.
     """
     units = Units(baseline.units)
-    # The first units, up to `MAX_SIMULATED` instances; at least one unit.
-    max_instances = max(MAX_SIMULATED, int(units.sizes[0]))
+    # The first units, up to `MAX_SIMULATED_INSTANCES` instances; at least one unit.
+    max_instances = max(MAX_SIMULATED_INSTANCES, int(units.sizes[0]))
     instances_so_far = units.sizes.cumsum()  # of each unit and the units before it
     is_in_part = instances_so_far[units.numbers] <= max_instances
     if is_in_part.all():
@@ -258,7 +258,7 @@ def _needed_runs(baseline: LimitBaseline, alarm_e: float, *, seed: list[int]) ->
     baseline = _simulated_part(baseline)
     drop = max(0.1, baseline.max_drop + 0.05)
     measured = len(baseline.values)
-    more_repeats = [count for count in REPEATS if count > measured]
+    more_repeats = [count for count in SIMULATED_REPEATS if count > measured]
     for repeats in (measured, *more_repeats):
         rng = np.random.default_rng([*seed, repeats])
         counts = _RunCounts(total=repeats, measured=measured)
@@ -271,7 +271,7 @@ def _needed_runs(baseline: LimitBaseline, alarm_e: float, *, seed: list[int]) ->
             )
             weeks = np.append(weeks, weeks_of_other_years)
         finding = _finding(drop, weeks)
-        if finding.share >= ENOUGH:
+        if finding.share >= RELIABLE_SHARE:
             return NeededRuns(repeats, finding)
     # No number of runs is enough: `finding` is that with the most runs.
     return NeededRuns(repeats=None, finding=finding)

@@ -1,7 +1,7 @@
 """Verifies a panel's ledger: the hashes and the order of its lines, the runs' files, all figures.
 
 The figures in the ledger are computed again from the runs, and compared. Only simulations by
-another version of this program are not repeated; `computed_otherwise` reports these.
+another version of this program are not repeated; `uncompared_figures_lines` reports these.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eval_factory.monitor.course import (
 )
 from eval_factory.monitor.ledger import (
     BASELINE,
-    BASELINE_AGAIN,
+    BASELINE_AGAIN_FIELD,
     BEGUN,
     CHANGE,
     LOOK,
@@ -39,7 +39,7 @@ from eval_factory.monitor.ledger import (
     History,
     Ledger,
     Line,
-    line_reader,
+    reader_version_of,
 )
 from eval_factory.monitor.ledger_order import (
     FORM_ERRORS,
@@ -243,7 +243,7 @@ def _file_problems(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterato
         return
     for asking in askings:
         target_folder = (folder / asking["runs"][0]["folder"]).parent
-        stored = read_values(folder / asking["folder"], asking["values"])
+        stored = read_values(folder / asking["folder"], sha256=asking["values"])
         measured = measure(target_folder, limits)
         if not stored.answers:  # earlier versions of this program stored no hashes of answers
             measured = replace(measured, answers={})
@@ -267,16 +267,16 @@ def _figure_problems(folder: Path, baseline: Line, history: History) -> Iterator
         power = _as_json(power_of(tests))
         if not _is_same_power(baseline["power"], power):
             yield "power: the simulation with these runs finds other drops"
-    reader = line_reader(baseline)  # the version of `reading`, which reads scores from answers
+    reader_version = reader_version_of(baseline)
     for index, line in enumerate(looks):
-        if line_reader(line) != reader:
+        if reader_version_of(line) != reader_version:
             # From this look on, the baseline and all looks are read by the version of the look.
-            reader = line_reader(line)
+            reader_version = reader_version_of(line)
             tests = _tests_read_again(baseline, folder, looks[:index])
-        measurement = read_values(folder / line["folder"], line["values"])
+        measurement = read_values(folder / line["folder"], sha256=line["values"])
         figures = tests.add_look(line["look"], measurement)
-        if BASELINE_AGAIN in line:
-            figures[BASELINE_AGAIN] = tests.baseline_entries()["limits"]
+        if BASELINE_AGAIN_FIELD in line:
+            figures[BASELINE_AGAIN_FIELD] = tests.baseline_entries()["limits"]
         figures = _as_json(figures)
         figures["evidence"] = index + 1  # the number of looks that count as evidence
         figures["panel"] = baseline["panel"]
@@ -306,7 +306,7 @@ def is_simulated_otherwise(baseline: Line) -> bool:
     return bool(baseline.get("figures_version", 1) != FIGURES_VERSION)
 
 
-def computed_otherwise(history: History) -> list[str]:
+def uncompared_figures_lines(history: History) -> list[str]:
     """Return a text about each figure that `verify_panel` does not compare.
 
     An earlier version of this program computed these figures by another method.
@@ -324,7 +324,7 @@ def computed_otherwise(history: History) -> list[str]:
 def _tests_read_again(baseline: Line, folder: Path, looks: Sequence[Line]) -> PanelTests:
     """Return the tests after these looks, with all answers read by the present `reading`."""
     with read_by_one_version(run_folders_of(folder, [baseline, *looks]), VERSION) as load:
-        return replayed_tests(baseline, folder, looks, load)
+        return replayed_tests(baseline, folder, looks, load=load)
 
 
 def _differences(line: Line, figures: Line) -> Iterator[str]:
@@ -380,7 +380,7 @@ def _is_same_limit(stored: Line, computed: Line) -> bool:
         return False
     # If a share is near the threshold, the number of needed runs may differ: do not compare it.
     for find in stored["finds"]:
-        if abs(find["share"] - simulation.ENOUGH) <= _MAX_SHARE_DIFFERENCE:
+        if abs(find["share"] - simulation.RELIABLE_SHARE) <= _MAX_SHARE_DIFFERENCE:
             return True
     return bool(stored["needed"] == computed["needed"])
 

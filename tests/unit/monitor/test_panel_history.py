@@ -9,7 +9,7 @@ import pytest
 
 from eval_factory.core.results import UTC_FORMAT
 from eval_factory.monitor.course import limits_of
-from eval_factory.monitor.ledger import History, is_older
+from eval_factory.monitor.ledger import History, is_older_than
 from invented_ledger import Invented, limit, one_limit, rich
 
 
@@ -93,4 +93,4 @@ def test_the_limits_are_those_of_the_baseline() -> None:
 @pytest.mark.parametrize(("hours", "older"), [(23.9, False), (24.1, True)])
 def test_a_look_may_go_on_for_so_many_hours(hours: float, older: bool) -> None:
     at = datetime.now(timezone.utc) - timedelta(hours=hours)
-    assert is_older({"at": at.strftime(UTC_FORMAT)}, 24) is older
+    assert is_older_than({"at": at.strftime(UTC_FORMAT)}, hours=24) is older

@@ -15,7 +15,7 @@ import pytest
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.panel_page import monitor_page
 from eval_factory.monitor.report import (
-    evidence_of,
+    evidence_sentence,
     power_lines,
     state_of,
     status_lines,
@@ -145,7 +145,7 @@ def test_in_control() -> None:
     grade, words = card(made.page())
     assert grade == "good"
     says(words, "✓ In control", "2 of 52 looks", "2027-01-06T06:00:00Z", "0.5", "of the 20")
-    assert evidence_of(made.lines[0], made.lines[-1]) in words.replace("Evidence", "evidence")
+    assert evidence_sentence(made.lines[0], made.lines[-1]) in words.replace("Evidence", "evidence")
 
 
 def test_a_last_look_below_its_limit_is_amber_though_it_is_no_alarm() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import (
-    assumed_lines,
+    assumed_findings_lines,
     limits_out_of_reach,
     power_lines,
     status_lines,
@@ -98,7 +98,7 @@ def test_without_a_baseline_there_is_nothing_to_say() -> None:
 
 
 def test_what_is_assumed_is_said_to_be() -> None:
-    lines = list(assumed_lines({0.1: [{"drop": 0.1, "share": 1.0, "weeks": 1}]}))
+    lines = list(assumed_findings_lines({0.1: [{"drop": 0.1, "share": 1.0, "weeks": 1}]}))
     says(lines[0], "80 % right answers", "assumed")
     says(lines[1], "10 %", "flip", "10.0 points in 100", "after 1 look")
 
