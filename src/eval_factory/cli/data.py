@@ -173,9 +173,9 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
 def verify_data(folder: Path) -> None:
     """Compare every file of a bundle with the bundle's manifest."""
     from eval_factory.data.bundle import compare_files, read_manifest
-    from eval_factory.data.bundle_changes import settle
+    from eval_factory.data.bundle_changes import finish_interrupted_change
 
-    settle(folder)  # finish a change of the bundle that was interrupted
+    finish_interrupted_change(folder)  # finish a change of the bundle that was interrupted
     manifest = read_manifest(folder)
     differences = compare_files(folder, manifest)
     for line in differences.lines():
@@ -208,11 +208,14 @@ def pack_data(folder: Path, archive: Path) -> None:
 )
 def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
     """Unpack an archive into a bundle; the archive and the bundle are both checked."""
-    from eval_factory.data.archive import DEFAULT_LIMIT, unpack
+    from eval_factory.data.archive import DEFAULT_MAX_BYTES, unpack
     from eval_factory.data.sources import load_sources
 
     manifest = unpack(
-        archive, Path(os.path.abspath(folder)), load_sources(), limit=max_bytes or DEFAULT_LIMIT
+        archive,
+        Path(os.path.abspath(folder)),
+        load_sources(),
+        max_bytes=max_bytes or DEFAULT_MAX_BYTES,
     )
     click.echo(
         f"{folder}: {len(manifest.files)} files; "

@@ -21,11 +21,15 @@ from typing import IO, Any, NamedTuple
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.data import bundle
-from eval_factory.data.bundle_changes import has_unfinished_change, settle, staging
+from eval_factory.data.bundle_changes import (
+    finish_interrupted_change,
+    has_unfinished_change,
+    open_staging,
+)
 from eval_factory.data.sources import Sources, relative_path
 
 SUFFIXES = (".tar.gz", ".tgz")
-DEFAULT_LIMIT = 20 << 30  # the maximum size of all unpacked files together: 20 GiB, in bytes
+DEFAULT_MAX_BYTES = 20 << 30  # the maximum size of all unpacked files together: 20 GiB, in bytes
 MAX_MANIFEST_SIZE = 64 << 20  # 64 MiB, in bytes
 MAX_FILES = 100_000  # the maximum number of files in an archive
 PAX_HEADERS = {"path", "size"}
@@ -58,10 +62,10 @@ def pack(root: Path, target: Path) -> int:
         PrerequisiteError: the bundle does not match its manifest, or cannot be read.
     """
     _check_name(target)
-    bundle.refuse_inside(root, target, "an archive")
+    bundle.refuse_inside_bundle(root, target, described_as="an archive")
     if target.is_dir():
         raise ConfigError(f"{target}: is a folder; name a file")
-    settle(root)
+    finish_interrupted_change(root)
     manifest = bundle.read_manifest(root)
     differences = bundle.compare_files(root, manifest)
     if differences:
@@ -119,7 +123,7 @@ def _opened_exclusively(partial: Path, target: Path) -> Iterator[IO[bytes]]:
 
 
 def unpack(
-    archive_path: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_LIMIT
+    archive_path: Path, root: Path, sources: Sources, *, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> bundle.Manifest:
     """Unpack an archive into the new bundle `root`.
 
@@ -130,7 +134,7 @@ def unpack(
         archive_path: the path of the archive.
         root: the folder of the new bundle.
         sources: the table of sources.
-        limit: the maximum size of all unpacked files together, in bytes.
+        max_bytes: the maximum size of all unpacked files together, in bytes.
 
     Returns:
         The manifest; its `tasks` are those that were found complete, not those that the archive
@@ -149,9 +153,9 @@ def unpack(
     # A folder with files but without a manifest is refused by `staging` below.
     if (root / bundle.MANIFEST).exists() and not has_unfinished_change(root):
         raise not_empty
-    checked = _checked_manifest(archive_path, limit)
+    checked = _checked_manifest(archive_path, max_bytes)
     manifest = checked.manifest
-    with staging(root, sources) as stage:
+    with open_staging(root, sources) as stage:
         # `staging` has finished an interrupted change, which must be of the same archive.
         manifest_file = root / bundle.MANIFEST
         if manifest_file.exists() and manifest_file.read_bytes() != checked.manifest_bytes:
@@ -160,19 +164,19 @@ def unpack(
         free = shutil.disk_usage(root).free
         if free < needed:
             raise PrerequisiteError(f"{root}: {needed} bytes are needed and {free} are free")
-        _unpack_members(archive_path, manifest, stage.folder, limit)
+        _unpack_members(archive_path, manifest, stage.folder, max_bytes)
         differences = bundle.compare_files(stage.folder, manifest)
         if differences:
             raise PrerequisiteError(
                 _not_as_listed(archive_path, differences.lines(), "nothing was unpacked")
             )
-        tasks = sorted(bundle.complete_tasks(manifest, stage.folder, sources))
+        tasks = sorted(bundle.tasks_with_all_data(manifest, stage.folder, sources))
         stage.commit_as(manifest, checked.manifest_bytes.decode())
     return manifest.model_copy(update={"tasks": tasks})
 
 
 def _unpack_members(
-    archive_path: Path, manifest: bundle.Manifest, folder: Path, limit: int
+    archive_path: Path, manifest: bundle.Manifest, folder: Path, max_bytes: int
 ) -> None:
     """Unpack the files of the manifest into the folder.
 
@@ -181,7 +185,7 @@ def _unpack_members(
     """
     not_unpacked = set(manifest.file_by_path())
     # `_members` checks each member a second time, because the archive may have changed.
-    with contextlib.closing(_members(archive_path, limit)) as members:
+    with contextlib.closing(_members(archive_path, max_bytes)) as members:
         next(members, None)  # skip the manifest
         for archive, member in members:
             if member.name not in not_unpacked:
@@ -198,22 +202,22 @@ def _unpack_members(
 class _Bounded:
     """A decompressed archive that refuses to read beyond a limit, or a very large block at once."""
 
-    def __init__(self, file: gzip.GzipFile, limit: int) -> None:
+    def __init__(self, file: gzip.GzipFile, max_bytes: int) -> None:
         self._file = file
-        self._limit = limit
+        self._max_bytes = max_bytes
 
     def read(self, size: int = -1) -> bytes:
         """Read `size` bytes; raise ReadError beyond the limit, or if `size` is too large."""
         if size < 0 or size > _MAX_READ_SIZE:  # a negative size means: all bytes
             raise tarfile.ReadError("a header is larger than the headers of packed bundles")
-        if self._file.tell() > self._limit:
-            raise tarfile.ReadError(f"the archive unpacks to more than {self._limit} bytes")
+        if self._file.tell() > self._max_bytes:
+            raise tarfile.ReadError(f"the archive unpacks to more than {self._max_bytes} bytes")
         return self._file.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Move to a position; raise ReadError beyond the limit."""
-        if whence == 0 and offset > self._limit:
-            raise tarfile.ReadError(f"the archive unpacks to more than {self._limit} bytes")
+        if whence == 0 and offset > self._max_bytes:
+            raise tarfile.ReadError(f"the archive unpacks to more than {self._max_bytes} bytes")
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
@@ -221,20 +225,22 @@ class _Bounded:
         return self._file.tell()
 
 
-def _members(archive_path: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+def _members(
+    archive_path: Path, max_bytes: int
+) -> Generator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """Yield (opened archive, file) for each file of an archive.
 
     Callers close this generator, which closes the archive.
 
     Raises:
         PrerequisiteError: the file is not an archive, contains something else than plain files at
-            relative paths, or unpacks to more than `limit` bytes.
+            relative paths, or unpacks to more than `max_bytes` bytes.
     """
     total = 0
     with gzip.open(archive_path, "rb") as zipped, _damage_reported(archive_path):
-        # The archive also has headers. 4 MiB plus an eighth of `limit` are allowed for them.
-        max_size_of_headers = (4 << 20) + limit // 8
-        bounded: Any = _Bounded(zipped, limit + max_size_of_headers)
+        # The archive also has headers. 4 MiB plus an eighth of `max_bytes` are allowed for them.
+        max_size_of_headers = (4 << 20) + max_bytes // 8
+        bounded: Any = _Bounded(zipped, max_bytes + max_size_of_headers)
         # `r:` is the mode for a tar file without compression: `zipped` has decompressed it already.
         # The `with` statement above closes the file.
         archive = tarfile.open(fileobj=bounded, mode="r:")  # noqa: SIM115
@@ -243,8 +249,8 @@ def _members(archive_path: Path, limit: int) -> Generator[tuple[tarfile.TarFile,
             archive.members.clear()  # type: ignore[attr-defined]
             total += member.size
             problem = _problem_of(archive, member)
-            if problem is None and total > limit:
-                problem = f"unpacks to more than {limit} bytes (--max_bytes raises the limit)"
+            if problem is None and total > max_bytes:
+                problem = f"unpacks to more than {max_bytes} bytes (--max_bytes raises the limit)"
             if problem is not None:
                 raise PrerequisiteError(f"{archive_path}: {problem}; nothing was unpacked")
             yield archive, member
@@ -297,14 +303,14 @@ class _CheckedManifest(NamedTuple):
     total_size: int  # the size of all unpacked files together, in bytes
 
 
-def _checked_manifest(archive_path: Path, limit: int) -> _CheckedManifest:
+def _checked_manifest(archive_path: Path, max_bytes: int) -> _CheckedManifest:
     """Check that the members of an archive match its manifest, without unpacking them.
 
     Raises:
         PrerequisiteError: the archive has no manifest, or the names or sizes of its members differ
             from the manifest.
     """
-    with contextlib.closing(_members(archive_path, limit)) as members:
+    with contextlib.closing(_members(archive_path, max_bytes)) as members:
         # `pack` writes the manifest first
         archive, member = next(members, (None, None))
         if archive is None or member is None:

@@ -26,13 +26,13 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.sources import (
     HubDataset,
     Listing,
-    Plain,
+    PlainText,
     RelativePath,
     Sha256,
     SourceFile,
     Sources,
     TaskSources,
-    clashes,
+    path_clashes,
     relative_path,
 )
 
@@ -56,7 +56,7 @@ PERTURBATIONS = "perturbations"
 
 # GitHub lists at most this number of files of a folder. HELM reads no further files, unless the
 # user sets the variable `ALL_FILES` of `core/helm_run_settings.py`.
-LIST_LIMIT = 1000
+MAX_LISTED_FILES = 1000
 
 
 class FileEntry(StrictModel):
@@ -69,8 +69,8 @@ class FileEntry(StrictModel):
     path: RelativePath
     size: Annotated[int, Field(ge=0, strict=True)]
     sha256: Sha256
-    source: Plain
-    date: Plain
+    source: PlainText
+    date: PlainText
 
 
 def _prepared_folder(folder: str) -> str:
@@ -88,10 +88,10 @@ class HubEntry(StrictModel):
     """
 
     id: RelativePath
-    config: Plain | None
-    revision: Plain | None
+    config: PlainText | None
+    revision: PlainText | None
     folder: Annotated[RelativePath, AfterValidator(_prepared_folder)]
-    source: Plain
+    source: PlainText
 
 
 def _is_never_listed(path: str) -> bool:
@@ -105,7 +105,7 @@ def _is_never_listed(path: str) -> bool:
 
 def _checked_files(files: list[FileEntry]) -> list[FileEntry]:
     """Return the files; raise ValueError if two paths clash, or a path must not be listed."""
-    problem = next(clashes(file.path for file in files), None)
+    problem = next(path_clashes(file.path for file in files), None)
     if problem is not None:
         raise ValueError(problem)
     # Some file systems ignore the case of names.
@@ -118,12 +118,12 @@ class Manifest(StrictModel):
     """The manifest of a bundle: the list of its files and data sets."""
 
     format: Literal[1] = 1
-    made_by: Plain = f"eval-factory {__version__}"
-    tasks: list[Plain] = []
+    made_by: PlainText = f"eval-factory {__version__}"
+    tasks: list[PlainText] = []
     """The tasks whose data were complete when the manifest was written.
 
-    Other versions of eval-factory may need other data for these tasks. Use `complete_tasks` to find
-    out which tasks are complete.
+    Other versions of eval-factory may need other data for these tasks. Use
+    `tasks_with_all_data` to find out which tasks are complete.
     """
     hub: list[HubEntry] = []
     files: Annotated[list[FileEntry], AfterValidator(_checked_files)] = []
@@ -302,7 +302,7 @@ def needs_of(
         root: the folder of the bundle or of staged files. A scenario's list of files is read from
             its subfolder `FILE_LISTS`.
         sources: the table of sources.
-        all_files: True to need all files of a listing, not only the first `LIST_LIMIT`.
+        all_files: True to need all files of a listing, not only the first `MAX_LISTED_FILES`.
     """
     listed = manifest.file_by_path()
     folder = f"{SCENARIOS}/{task.scenario}"
@@ -371,7 +371,7 @@ def _listing_need(
         return Need("listing", "texts", source, missing=file_list)
     names = read_file_list(root / file_list)
     if not all_files:
-        names = names[:LIST_LIMIT]
+        names = names[:MAX_LISTED_FILES]
     paths = [f"{SCENARIOS}/{scenario}/{name}" for name in names]
     present = []
     absent = []
@@ -404,7 +404,7 @@ def read_file_list(path: Path) -> list[str]:
     )
 
 
-def complete_tasks(
+def tasks_with_all_data(
     manifest: Manifest, root: Path, sources: Sources, *, staged: Path | None = None
 ) -> list[str]:
     """Return the names of the tasks whose data are all in the bundle.
@@ -424,13 +424,15 @@ def complete_tasks(
     return complete
 
 
-def refuse_inside(root: Path, path: Path, thing: str) -> None:
-    """Check that `path` is not inside of the bundle `root`. `thing`: a name for the message.
+def refuse_inside_bundle(root: Path, path: Path, *, described_as: str) -> None:
+    """Check that `path` is not inside of the bundle `root`.
+
+    `described_as`: the name of the path's kind for the message, such as `an archive`.
 
     Raises:
         ConfigError: `path` is inside of the bundle, which only the `data` commands may change.
     """
     if path.resolve().is_relative_to(root.resolve()):
         raise ConfigError(
-            f"{path}: {thing} cannot be inside the data bundle {root}; name another place"
+            f"{path}: {described_as} cannot be inside the data bundle {root}; name another place"
         )

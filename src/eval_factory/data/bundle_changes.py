@@ -31,10 +31,10 @@ from eval_factory.data.bundle import (
     FileEntry,
     HubEntry,
     Manifest,
-    complete_tasks,
     files_under,
     folders_between,
     read_manifest,
+    tasks_with_all_data,
 )
 from eval_factory.data.sources import Sources
 
@@ -60,7 +60,7 @@ class Staging:
         self.source_of.clear()
         self.hub.clear()
 
-    def path(self, relative: str, source: str) -> Path:
+    def add_file(self, relative: str, source: str) -> Path:
         """Register a new file, create its folder, and return the path at which to write the file.
 
         `commit` expects each registered file to exist.
@@ -77,7 +77,7 @@ class Staging:
     def stage_file_list(self, scenario: str, names: list[str], source: str) -> None:
         """Write the list of a scenario's text files, which `read_file_list` reads."""
         text = json.dumps({"source": source, "names": names}, indent=1, ensure_ascii=False) + "\n"
-        self.path(f"{FILE_LISTS}/{scenario}.json", source).write_text(text, encoding="utf-8")
+        self.add_file(f"{FILE_LISTS}/{scenario}.json", source).write_text(text, encoding="utf-8")
 
     def commit(self) -> Manifest:
         """Move the staged files into the bundle, and return the new manifest.
@@ -127,7 +127,7 @@ class Staging:
             raise PrerequisiteError(
                 f"{self.root}: cannot contain the new files: {problem}; nothing was changed"
             ) from None
-        tasks = complete_tasks(new_manifest, self.root, self.sources, staged=self.folder)
+        tasks = tasks_with_all_data(new_manifest, self.root, self.sources, staged=self.folder)
         manifest = new_manifest.model_copy(update={"tasks": tasks})
         self.commit_as(manifest, manifest.text())
         return manifest
@@ -219,7 +219,7 @@ def _finish(root: Path) -> None:
         ) from error
 
 
-def settle(root: Path) -> None:
+def finish_interrupted_change(root: Path) -> None:
     """Finish an interrupted change, and delete staging folders that killed commands have left.
 
     Without an interrupted change, the folders stay if another process is changing the bundle, or if
@@ -270,7 +270,7 @@ def _recover(root: Path) -> None:
 
 
 @contextmanager
-def staging(root: Path, sources: Sources) -> Iterator[Staging]:
+def open_staging(root: Path, sources: Sources) -> Iterator[Staging]:
     """Lock a bundle, or create one, and provide a staging folder during the `with` block.
 
     Files that were not committed are deleted at the end of the block.

@@ -112,7 +112,7 @@ def prepare_cache(
             path = built.folder / name
             if path.is_symlink():  # a moved link may lead to another file
                 raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {name} is a link")
-            shutil.move(path, staging.path(f"{folder}/{name}", source))
+            shutil.move(path, staging.add_file(f"{folder}/{name}", source))
     finally:
         sandbox.delete_folder(workspace)
     staging.hub.append(
@@ -374,7 +374,7 @@ def _fetch_error(name: str, endpoint: str, error: Exception) -> FetchError:
     return FetchError(f"{endpoint} cannot be reached ({type(error).__name__})", unreachable=True)
 
 
-def datasets_cache(env: Mapping[str, str]) -> Path:
+def datasets_cache_folder(env: Mapping[str, str]) -> Path:
     """Return the cache folder that the `datasets` package uses with these environment variables."""
     if env.get("HF_DATASETS_CACHE"):
         return Path(env["HF_DATASETS_CACHE"]).expanduser()

@@ -19,9 +19,9 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.safe_files import read_text
 from eval_factory.data import bundle
-from eval_factory.data.bundle_changes import Staging, staging
+from eval_factory.data.bundle_changes import Staging, open_staging
 from eval_factory.data.hub import prepare_cache
-from eval_factory.data.sources import HubDataset, Sources, clashes, relative_path
+from eval_factory.data.sources import HubDataset, Sources, path_clashes, relative_path
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.published_choices import read_choice_file
 
@@ -129,10 +129,10 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
         say(line)
     # the source of each file in the bundle's manifest
     source = f"import:{printable(os.fsdecode(folder.resolve().name))}"
-    with staging(root, sources) as stage:
+    with open_staging(root, sources) as stage:
         for name in names:
             if not name.startswith(f"{HUB_FOLDER}/"):
-                shutil.copyfile(folder / name, stage.path(name, source))
+                shutil.copyfile(folder / name, stage.add_file(name, source))
         _stage_file_lists(folder, sources, source, stage)
         datasets = _datasets_by_id(sources)
         repositories = (path for path in (folder / HUB_FOLDER).glob("*/*") if path.is_dir())
@@ -179,7 +179,7 @@ def _check_files(folder: Path, names: list[str]) -> None:
         if not (folder / name).is_symlink() and not (folder / name).is_file():
             problems.append(f"'{printable(name)}' is not a plain file")
     # Data sets of the Hub are converted: the names of their files do not appear in the bundle.
-    problems += clashes(name for name in names if not name.startswith(f"{HUB_FOLDER}/"))
+    problems += path_clashes(name for name in names if not name.startswith(f"{HUB_FOLDER}/"))
     if problems:
         message = f"{folder}: a data bundle cannot hold these files; nothing was imported"
         raise PrerequisiteError(f"{message}\n{bundle.first_lines(problems)}")

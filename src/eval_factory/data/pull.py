@@ -28,7 +28,7 @@ from urllib3.util.retry import Retry
 from eval_factory import __version__
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data import bundle
-from eval_factory.data.bundle_changes import Staging, staging
+from eval_factory.data.bundle_changes import Staging, open_staging
 from eval_factory.data.hub import FetchError, pull_dataset
 from eval_factory.data.importing import describe_choice_file
 from eval_factory.data.sources import (
@@ -63,7 +63,7 @@ def difference_from_blob(path: Path, size: int, sha1: str) -> str | None:
     return f"its content differs from the listed file (git's hash is {digest}, listed is {sha1})"
 
 
-def is_page(path: Path) -> bool:
+def is_web_page(path: Path) -> bool:
     """Return True if the file begins like a web page."""
     with path.open("rb") as file:
         beginning = file.read(1024)
@@ -113,7 +113,7 @@ class Fetcher:
         """Close all connections."""
         self._session.close()
 
-    def file(
+    def download_file(
         self,
         url: str,
         target: Path,
@@ -147,7 +147,7 @@ class Fetcher:
             # A web page in place of the file explains any other problem. If the expected content is
             # not known, a web page is a problem by itself.
             is_content_known = sha256 is not None or blob is not None
-            if (problem is not None or not is_content_known) and is_page(partial):
+            if (problem is not None or not is_content_known) and is_web_page(partial):
                 problem = WEB_PAGE
             if problem is not None:
                 raise FetchError(f"{url}: {problem}")
@@ -155,7 +155,7 @@ class Fetcher:
         finally:
             partial.unlink(missing_ok=True)
 
-    def json(self, url: str) -> Any:
+    def fetch_json(self, url: str) -> Any:
         """Return the JSON document at this URL.
 
         Raises:
@@ -275,7 +275,7 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
             "'eval-factory data ls' lists the tasks (or write: all)"
         )
     failures: list[str] = []
-    with contextlib.closing(Fetcher()) as fetcher, staging(root, sources) as stage:
+    with contextlib.closing(Fetcher()) as fetcher, open_staging(root, sources) as stage:
         puller = _Puller(sources, stage, fetcher, say)
         pulled = False  # True if the data of at least one task were added
         for name in dict.fromkeys(tasks):
@@ -320,9 +320,9 @@ class _Puller:
         archives = self._stage.folder / "archives.part"  # deleted when all members are staged
         for file in task.files:
             url = self._sources.url(file.url)
-            target = self._stage.path(f"{bundle.SCENARIOS}/{task.scenario}/{file.path}", url)
+            target = self._stage.add_file(f"{bundle.SCENARIOS}/{task.scenario}/{file.path}", url)
             if file.member is None:
-                self._fetcher.file(url, target, sha256=file.sha256)
+                self._fetcher.download_file(url, target, sha256=file.sha256)
             else:
                 self._stage_member(file.member, url, target, archives)
             if file.form is not None:
@@ -338,8 +338,10 @@ class _Puller:
         for vocabulary in task.tiktoken:
             entry = self._sources.tiktoken[vocabulary]
             url = self._sources.url(entry.url)
-            self._fetcher.file(
-                url, self._stage.path(f"{bundle.TIKTOKEN}/{entry.path}", url), sha256=entry.sha256
+            self._fetcher.download_file(
+                url,
+                self._stage.add_file(f"{bundle.TIKTOKEN}/{entry.path}", url),
+                sha256=entry.sha256,
             )
             notes.append(f"vocabulary {vocabulary}")
         has_no_known_data = not notes and not task.own_data
@@ -350,9 +352,9 @@ class _Puller:
             )
         for file in self._sources.perturbation_files(task):
             url = self._sources.url(file.url)
-            self._fetcher.file(
+            self._fetcher.download_file(
                 url,
-                self._stage.path(f"{bundle.PERTURBATIONS}/{file.path}", url),
+                self._stage.add_file(f"{bundle.PERTURBATIONS}/{file.path}", url),
                 sha256=file.sha256,
             )
         for perturbation in task.perturbations:
@@ -385,7 +387,7 @@ class _Puller:
         archives.mkdir(exist_ok=True)
         archive = archives / f"{hashlib.sha256(url.encode()).hexdigest()}.zip"
         if not archive.exists():
-            self._fetcher.file(url, archive)
+            self._fetcher.download_file(url, archive)
         with _open_zip(archive, url) as members:
             try:
                 info = members.getinfo(member)
@@ -399,19 +401,19 @@ class _Puller:
     def _stage_listing(self, name: str, scenario: str, listing: Listing) -> str:
         """Stage GitHub's list of the files in a folder, and the text files in the list.
 
-        At most `bundle.LIST_LIMIT` files are staged. Returns a note with the number of files.
+        At most `bundle.MAX_LISTED_FILES` files are staged. Returns a note with the number of files.
 
         Raises:
             FetchError: the list or a file cannot be downloaded, or has another content than
                 expected.
         """
         url = self._sources.url(listing.url)
-        answer = self._fetcher.json(url)
+        answer = self._fetcher.fetch_json(url)
         try:
             texts = [entry for entry in answer if entry["name"].endswith(".txt")]
             # a dict from the name of a file to (size in bytes, SHA-1 of git)
             blobs = {}
-            for entry in texts[: bundle.LIST_LIMIT]:
+            for entry in texts[: bundle.MAX_LISTED_FILES]:
                 blobs[entry["name"]] = (int(entry["size"]), str(entry["sha"]))
             if any("/" in relative_path(file_name) for file_name in blobs):
                 raise ValueError("a path instead of a name")  # caught below
@@ -426,8 +428,12 @@ class _Puller:
             jobs = []
             for file_name, blob in blobs.items():
                 file_url = base + quote(file_name)
-                target = self._stage.path(f"{bundle.SCENARIOS}/{scenario}/{file_name}", file_url)
-                jobs.append(threads.submit(self._fetcher.file, file_url, target, blob=blob))
+                target = self._stage.add_file(
+                    f"{bundle.SCENARIOS}/{scenario}/{file_name}", file_url
+                )
+                jobs.append(
+                    threads.submit(self._fetcher.download_file, file_url, target, blob=blob)
+                )
             try:
                 for job in jobs:
                     job.result()
@@ -443,8 +449,8 @@ class _Puller:
             return []
         for file, sha256 in presentation.files.items():
             url = f"{self._sources.url(presentation.url)}{file}"
-            self._fetcher.file(
-                url, self._stage.path(f"{bundle.PRESENTATION}/{file}", url), sha256=sha256
+            self._fetcher.download_file(
+                url, self._stage.add_file(f"{bundle.PRESENTATION}/{file}", url), sha256=sha256
             )
         return [f"{len(presentation.files)} files"]
 
@@ -472,7 +478,7 @@ class _Puller:
         """
         url = self._sources.url(package.url)
         archive = self._stage.folder / f"{name}.zip"
-        self._fetcher.file(url, archive)
+        self._fetcher.download_file(url, archive)
         with _open_zip(archive, url) as members:
             wanted = []
             for info in members.infolist():
@@ -486,7 +492,7 @@ class _Puller:
                 )
             for info in wanted:
                 path = f"{bundle.NLTK_DATA}/{package.folder}/{relative_path(info.filename)}"
-                target = self._stage.path(path, url)
+                target = self._stage.add_file(path, url)
                 with members.open(info) as member:
                     # The limit matters if a hostile archive states a wrong size.
                     target.write_bytes(member.read(MAX_NLTK_SIZE))

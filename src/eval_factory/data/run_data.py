@@ -36,7 +36,7 @@ from eval_factory.data.hub import (
     HF_OFFLINE,
     UNKNOWN_REVISION,
     dataset_cache_folder,
-    datasets_cache,
+    datasets_cache_folder,
 )
 from eval_factory.data.sources import (
     AUGMENTATION,
@@ -118,10 +118,10 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
     return task.model_copy(update={"tiktoken": vocabularies})
 
 
-def how_to_get(plan: Plan, to: str) -> str:
+def how_to_get_data(plan: Plan, *, options: str) -> str:
     """Return the message that tells the user how to get missing data of this run.
 
-    `to`: the text after the task in the `data pull` command, such as `--to DIR`.
+    `options`: the text after the task in the `data pull` command, such as `--to DIR`.
     """
     sources = load_sources()
     name = name_in_table(plan.evaluation.task, plan.evaluation.framework, sources)
@@ -137,7 +137,7 @@ def how_to_get(plan: Plan, to: str) -> str:
             task_argument = f"{name}:{task.variant}".rstrip(":")  # the name alone without a variant
         lines.append(
             f"  on a machine with a network: eval-factory data pull "
-            f"{shlex.quote(task_argument)} {to}"
+            f"{shlex.quote(task_argument)} {options}"
         )
     if name is None or not lines:
         folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
@@ -179,7 +179,7 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
             missing.append(need.missing)
     if missing:
         raise PrerequisiteError(
-            _missing_data_message(plan, f"the data bundle {root}", missing, f"--to {root}")
+            _missing_data_message(plan, f"the data bundle {root}", missing, options=f"--to {root}")
         )
     sha256 = sha256_of(root / bundles.MANIFEST)
     bundle = BundleInUse(root, manifest, sha256=sha256, task=task, needs=needs)
@@ -187,7 +187,7 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     if differences:
         lines = (
             f"{bundles.first_lines(differences.lines())}\n  get these files again:\n"
-            f"{how_to_get(plan, f'--to {root}')}"
+            f"{how_to_get_data(plan, options=f'--to {root}')}"
         )
         raise PrerequisiteError(
             f"{root}: files of {plan.task_name} differ from the manifest\n{lines}"
@@ -232,11 +232,11 @@ def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
     return env.get(ALL_FILES) == "1"
 
 
-def _missing_data_message(plan: Plan, location: str, missing: list[str], to: str) -> str:
+def _missing_data_message(plan: Plan, location: str, missing: list[str], *, options: str) -> str:
     """Return the message that data of the run are missing at this location."""
     lines = bundles.first_lines([f"missing: {name}" for name in missing])
     summary = f"{location} does not have all data that {plan.task_name} reads; nothing was started"
-    return f"{summary}\n{lines}\n{how_to_get(plan, to)}"
+    return f"{summary}\n{lines}\n{how_to_get_data(plan, options=options)}"
 
 
 def _check_without_bundle(
@@ -260,10 +260,10 @@ def _check_without_bundle(
                 f"{task.listing.count - count} of {task.listing.count} text files in {folder}"
             )
     for dataset in task.hub:
-        cache = datasets_cache(env) / dataset_cache_folder(dataset.id)
+        cache = datasets_cache_folder(env) / dataset_cache_folder(dataset.id)
         # the folders below the data set's: configuration, version, revision
         if not any(cache.glob(f"{dataset.config or '*'}/*/*/dataset_info.json")):
-            missing.append(f"{dataset.id} in {datasets_cache(env)} (HF_HOME)")
+            missing.append(f"{dataset.id} in {datasets_cache_folder(env)} (HF_HOME)")
     perturbations = plan.rundir.bundled(bundles.PERTURBATIONS)
     for file in sources.perturbation_files(task):
         if not (perturbations / file.path).is_file():
@@ -276,7 +276,7 @@ def _check_without_bundle(
     if missing:
         raise PrerequisiteError(
             _missing_data_message(
-                plan, "this machine", missing, "--to DIR, then run with --data_dir DIR"
+                plan, "this machine", missing, options="--to DIR, then run with --data_dir DIR"
             )
         )
 
@@ -499,10 +499,10 @@ def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
     return revisions
 
 
-NO_URL = ""  # has no host; `urls_of` leaves it out
+NO_URL = ""  # has no host; `urls_to_contact` leaves it out
 
 
-def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
+def urls_to_contact(plan: Plan, env: Mapping[str, str]) -> list[str]:
     """Return all URLs that a run has to contact.
 
     These are the URLs of its endpoints, of their OAuth tokens, and of the status of NVIDIA's cloud
@@ -539,7 +539,7 @@ def offline_settings(
     """Return the settings of an offline run: with the allowed hosts, and each origin's proxy."""
     from eval_factory.endpoint.proxies import proxy_from_environment  # imports requests
 
-    urls = urls_of(plan, env)
+    urls = urls_to_contact(plan, env)
     proxy_of_origin = {}
     for url in urls:
         proxy = proxy_from_environment(url)
@@ -601,7 +601,7 @@ def hash_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
     return {name: record["sha256"] for name, record in records.items()}
 
 
-def hashes_of(rundir: RunDir) -> dict[str, str]:
+def own_data_hashes_of(rundir: RunDir) -> dict[str, str]:
     """Return the SHA-256 of each file of the user's own data in the last run of this folder."""
     return {name: str(record["sha256"]) for name, record in _own_data_records(rundir).items()}
 

@@ -54,7 +54,7 @@ def relative_path(text: str) -> str:
     return text
 
 
-def clashes(paths: Iterable[str]) -> Iterator[str]:
+def path_clashes(paths: Iterable[str]) -> Iterator[str]:
     """Yield a message for each two paths that cannot both be files of one folder.
 
     Some file systems ignore the case of names, so that paths must not differ only in case.
@@ -91,7 +91,7 @@ def plain_text(text: str) -> str:
     return text
 
 
-Plain = Annotated[str, AfterValidator(plain_text)]
+PlainText = Annotated[str, AfterValidator(plain_text)]
 RelativePath = Annotated[str, AfterValidator(relative_path)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -128,7 +128,7 @@ class Listing(StrictModel):
     files: str
     """The URL of the folder; the name of a file is appended to it."""
     count: int
-    """The number of files that HELM reads: at most the `LIST_LIMIT` of `data/bundle.py`."""
+    """The number of files that HELM reads: at most the `MAX_LISTED_FILES` of `data/bundle.py`."""
     upstream: str | None = None
     """The URL on a branch that HELM itself reads, if `url` is the URL of a commit."""
 

@@ -23,7 +23,7 @@ from typing import Any
 from eval_factory import __version__
 from eval_factory.core.results import PACKAGED, UTC_FORMAT, AskedEndpoint, Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.data.run_data import hashes_of, revisions_of
+from eval_factory.data.run_data import own_data_hashes_of, revisions_of
 from eval_factory.demo.example import packaged_data
 from eval_factory.endpoint import media, media_metadata
 from eval_factory.endpoint.response_cache import read_origin
@@ -348,7 +348,7 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     for dataset in output.read_run_record(plan.rundir.helm).datasets:
         for name, path in dataset.files().items():
             hashes[name] = sha256_of(path)
-    hashes.update(hashes_of(plan.rundir))
+    hashes.update(own_data_hashes_of(plan.rundir))
     hashes.update(packaged_data(plan.evaluation.task.helm.run_spec))
     if plan.evaluation.benchmark is not None:
         hashes.update(plan.evaluation.benchmark.sha256)

@@ -534,14 +534,14 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
             was_stopped = any(any_event.get("stopped") for any_event in run.events)
             if blocked and not was_stopped:
                 # imported late: reads the sources of all data
-                from eval_factory.data.run_data import how_to_get
+                from eval_factory.data.run_data import how_to_get_data
 
                 raise PrerequisiteError(
                     f"offline: {plan.task_name} tried to reach {', '.join(blocked)}, "
                     "which is not the host of an endpoint and was not contacted\n"
                     f"  ({event['error']})\n"
-                    f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: "
-                    f"{plan.rundir.helm_log}"
+                    f"{how_to_get_data(plan, options='--to DIR, then run with --data_dir DIR')}"
+                    f"; log: {plan.rundir.helm_log}"
                 )
             raise explained_failure(plan, event["error"], phase)
     if run.returncode != 0:

@@ -16,7 +16,7 @@ from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data import run_data
-from eval_factory.data.bundle import refuse_inside
+from eval_factory.data.bundle import refuse_inside_bundle
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.command import model_files
@@ -115,7 +115,7 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | No
     """
     bundle = run_data.check_data(plan, env)
     if bundle is not None:
-        refuse_inside(bundle.root, plan.rundir.root, "an output folder")
+        refuse_inside_bundle(bundle.root, plan.rundir.root, described_as="an output folder")
     return bundle
 
 
@@ -185,7 +185,7 @@ def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | N
     if plan.evaluation.extra.offline:
         context.log.info(
             "offline: only %s may be contacted",
-            ", ".join(run_data.urls_of(plan, context.env)) or "nothing",
+            ", ".join(run_data.urls_to_contact(plan, context.env)) or "nothing",
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.data.bundle_changes import staging
+from eval_factory.data.bundle_changes import open_staging
 from eval_factory.data.hub import prepare_cache
 from eval_factory.data.importing import import_folder
 from eval_factory.data.sources import HubDataset
@@ -48,7 +48,7 @@ def test_a_script_that_is_pulled_sees_no_key(
     repository.mkdir(parents=True)
     (repository / "some_calc.py").write_text(scripted(trace))
     known = HubDataset(id="org/some_calc", config=None, revision="ab" * 20, script=True)
-    with staging(tmp_path / "bundle", sources()) as stage:
+    with open_staging(tmp_path / "bundle", sources()) as stage:
         prepare_cache(repository, known, revision=known.revision, source="hub:x", staging=stage)
         (entry,) = stage.hub
         (table,) = (stage.folder / entry.folder).glob("*.arrow")

@@ -49,7 +49,7 @@ def test_each_variable_of_certificates_holds_for_all_that_is_asked(
     monkeypatch.setenv(variable, str(pem[0]))
     assert Transport(url, timeout_s=5).post(url, {}).status == 200
     assert token_from(url, tmp_path) == f"Bearer {TOKEN['access_token']}"
-    Fetcher().file(url, tmp_path / "data")
+    Fetcher().download_file(url, tmp_path / "data")
     assert json.loads((tmp_path / "data").read_text()) == TOKEN
 
 
@@ -61,7 +61,7 @@ def test_a_certificate_that_is_not_trusted_is_named_with_its_remedy(
     with pytest.raises(SignInError, match=r"TLS failed: .*self.signed certificate") as signed_in:
         token_from(url, tmp_path)
     with pytest.raises(FetchError, match="TLS failed") as fetched:
-        Fetcher().file(url, tmp_path / "data")
+        Fetcher().download_file(url, tmp_path / "data")
     for raised in (asked, signed_in, fetched):
         assert "REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE" in str(raised.value)
         assert "(certifi)" in str(raised.value)

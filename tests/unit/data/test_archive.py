@@ -218,7 +218,7 @@ def test_a_damaged_archive_or_one_beyond_the_limit_leaves_nothing(
         (tmp_path / "b.tar.gz").write_bytes(content)
         limit, said = (100, "more than 100 bytes") if content == whole else (10**9, ".")
         with pytest.raises(PrerequisiteError, match=said):
-            unpack(tmp_path / "b.tar.gz", tmp_path / "out", sources(), limit=limit)
+            unpack(tmp_path / "b.tar.gz", tmp_path / "out", sources(), max_bytes=limit)
         assert not (tmp_path / "out").exists()
         assert not list(tmp_path.glob(".out*"))
 

@@ -20,7 +20,11 @@ from eval_factory.data.bundle import (
     compare_files,
     read_manifest,
 )
-from eval_factory.data.bundle_changes import has_unfinished_change, settle, staging
+from eval_factory.data.bundle_changes import (
+    finish_interrupted_change,
+    has_unfinished_change,
+    open_staging,
+)
 from eval_factory.data.sources import relative_path
 from facts import naming
 from invented_bundle import QUESTIONS, sources
@@ -55,13 +59,13 @@ def content_of(root: Path) -> dict[str, str]:
 def change(root: Path, revision: str) -> None:
     """As a pull does: files are new or other ones, and the data set's new revision takes the place of the old one."""
     folder = f"hf/datasets/org___some-calc/default/0.0.0/{revision}"
-    with staging(root, sources()) as stage:
+    with open_staging(root, sources()) as stage:
         for name in (
             "scenarios/questions/data/set.json",
             f"scenarios/{revision}.txt",
             f"{folder}/x.arrow",
         ):
-            stage.path(name, "s").write_text(revision)
+            stage.add_file(name, "s").write_text(revision)
         one = {
             "id": "org/Some-Calc",
             "config": None,
@@ -92,7 +96,7 @@ def test_a_change_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.Monkey
         else:
             break
         half = has_unfinished_change(root)
-        settle(root)
+        finish_interrupted_change(root)
         assert content_of(root) in ((after,) if half else (before, after))
         ended.append(content_of(root) == after)
         assert not compare_files(root, read_manifest(root))
@@ -146,16 +150,16 @@ def test_what_a_killed_command_left_is_no_part_of_the_bundle_and_is_swept(bundle
     (left / "a").write_text("x")
     assert not compare_files(bundle, read_manifest(bundle))
     with FileLock(bundle / LOCK):
-        settle(bundle)
+        finish_interrupted_change(bundle)
         assert left.exists()  # somebody is at work in it
-    settle(bundle)
+    finish_interrupted_change(bundle)
     assert not left.parent.exists()
     (bundle / COMMIT).mkdir()
     shutil.copy(bundle / MANIFEST, bundle / COMMIT / MANIFEST)
     assert (bundle / LOCK).stat().st_mode & 0o777 == 0o600
     with FileLock(bundle / LOCK), pytest.raises(BusyError, match="another process is changing"):
-        settle(bundle)  # files are being moved: one waits
-    settle(bundle)
+        finish_interrupted_change(bundle)  # files are being moved: one waits
+    finish_interrupted_change(bundle)
     assert not (bundle / COMMIT).exists()
 
 
@@ -164,10 +168,10 @@ def test_somebody_elses_folders_are_left_alone(name: str, tmp_path: Path) -> Non
     (tmp_path / "mine" / name).mkdir(parents=True)
     (tmp_path / "mine" / name / "thesis.txt").write_text("x")
     (tmp_path / "mine" / "other.txt").write_text("x")
-    settle(tmp_path / "mine")
+    finish_interrupted_change(tmp_path / "mine")
     with (
         pytest.raises(ConfigError, match=naming("neither empty", "a data bundle")),
-        staging(tmp_path / "mine", sources()),
+        open_staging(tmp_path / "mine", sources()),
     ):
         pass
     assert (tmp_path / "mine" / name / "thesis.txt").read_text() == "x"
@@ -196,9 +200,11 @@ def test_inside_a_bundle(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(bundle)
     for path in (bundle, bundle / "results" / "x", tmp_path / "link" / "x"):
         with pytest.raises(ConfigError, match=naming("output folder", "inside the data bundle")):
-            bundles.refuse_inside(bundle, path, "an output folder")
-    bundles.refuse_inside(bundle, tmp_path / "results", "an output folder")
-    bundles.refuse_inside(bundle, bundle.with_name("bundle-2"), "an output folder")
+            bundles.refuse_inside_bundle(bundle, path, described_as="an output folder")
+    bundles.refuse_inside_bundle(bundle, tmp_path / "results", described_as="an output folder")
+    bundles.refuse_inside_bundle(
+        bundle, bundle.with_name("bundle-2"), described_as="an output folder"
+    )
 
 
 @pytest.mark.parametrize("name", ["../a.txt", "a/b.txt", "\x1b[31m.txt", 7])

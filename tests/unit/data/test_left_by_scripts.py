@@ -12,7 +12,7 @@ import pytest
 
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.data.bundle_changes import staging
+from eval_factory.data.bundle_changes import open_staging
 from eval_factory.data.hub import RESULT_FILE, prepare_cache
 from eval_factory.data.sources import HubDataset
 from invented_bundle import sources
@@ -90,7 +90,7 @@ def test_what_a_script_leaves_leads_nowhere(
 
     monkeypatch.setattr(sandbox, "run", run)
     known = HubDataset(id="org/some_calc", config=None, revision="ab" * 20, script=True)
-    with staging(tmp_path / "bundle", sources()) as stage:
+    with open_staging(tmp_path / "bundle", sources()) as stage:
         with pytest.raises(PrerequisiteError, match="org/some_calc"):
             prepare_cache(repository, known, revision=known.revision, source="hub:x", staging=stage)
         assert not stage.hub

@@ -222,7 +222,7 @@ def test_a_run_entry_of_which_nothing_is_known(entry: str, bundle: Path, tmp_pat
     found = looked_for(this)
     # the user's own HF_HOME, and the network, are left alone
     assert with_bundle(HelmRunSettings(), found, this) == HelmRunSettings()
-    told = placing.how_to_get(this, "--to DIR")
+    told = placing.how_to_get_data(this, options="--to DIR")
     says(told, "eval-factory data pull", "has nothing")
     assert f"helm:{entry}" in told
     says(told, "HF_HOME")
@@ -235,13 +235,15 @@ def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(
     monkeypatch.setattr(placing, "load_sources", load_sources)
     own = {"condition": "chronic_pain", "data_path": "/data"}
     for task, extra in (("clear", own), ("sample_medical_qa", {})):
-        told = placing.how_to_get(plan_of(task, tmp_path, None, **extra), "--to DIR")
+        told = placing.how_to_get_data(plan_of(task, tmp_path, None, **extra), options="--to DIR")
         assert f" {task}: " in told.splitlines()[0]
         says(told.splitlines()[0], "eval-factory data pull", "has nothing")
         assert "--to DIR" not in told
     this = plan_of("ehrshot", tmp_path, None, subject="guo_icu", data_path="/data", max_length=100)
     # the vocabulary
-    says(placing.how_to_get(this, "--to DIR"), "eval-factory data pull ehrshot --to DIR")
+    says(
+        placing.how_to_get_data(this, options="--to DIR"), "eval-factory data pull ehrshot --to DIR"
+    )
 
 
 def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(

@@ -13,7 +13,7 @@ import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import compare_files, read_file_list, read_manifest
-from eval_factory.data.pull import RETRIES, difference_from_blob, is_page, pull
+from eval_factory.data.pull import RETRIES, difference_from_blob, is_web_page, pull
 from eval_factory.data.sources import Sources
 from facts import naming, says
 from invented_bundle import NOTES, QUESTIONS, REVISION, TABLE, Origin, digest, sources
@@ -359,4 +359,4 @@ def test_a_blob_is_known_by_size_and_hash_as_git_counts_them(tmp_path: Path) -> 
     ],
 )
 def test_a_web_page_is_known_by_its_beginning(content: bytes, page: bool, tmp_path: Path) -> None:
-    assert is_page(put(tmp_path, content)) is page
+    assert is_web_page(put(tmp_path, content)) is page

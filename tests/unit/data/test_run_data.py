@@ -13,7 +13,12 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.urls import SERVED_AT
 from eval_factory.data import run_data
-from eval_factory.data.run_data import hash_own_data, hashes_of, offline_settings, urls_of
+from eval_factory.data.run_data import (
+    hash_own_data,
+    offline_settings,
+    own_data_hashes_of,
+    urls_to_contact,
+)
 from eval_factory.plan.run_plan import Plan
 
 
@@ -36,7 +41,7 @@ def test_endpoints_judges_tokens_and_cloud_functions() -> None:
         "http://judge.example:8080/v1",
         "https://status.example/s",
     ]
-    assert urls_of(plan(flags), env) == asked
+    assert urls_to_contact(plan(flags), env) == asked
     hosts = (
         ("host.example", 443),
         ("token.example", 443),
@@ -84,7 +89,7 @@ def test_files_of_the_layout_by_name(tmp_path: Path) -> None:
     here = mimic_rrs(tmp_path)
     (tmp_path / "own" / "notes.txt").write_text("not read by HELM")
     found = hash_own_data(here, pytest.fail)
-    assert found == hashes_of(here.rundir)
+    assert found == own_data_hashes_of(here.rundir)
     assert list(found) == ["data_path/test.findings.tok", "data_path/test.impression.tok"]
     assert found["data_path/test.findings.tok"] == hashlib.sha256(b"findings\n").hexdigest()
     entry = f"helm:shc_bmt_med:data_path={tmp_path}/own/notes.txt"
@@ -132,4 +137,4 @@ def test_a_damaged_record_is_made_anew_and_other_tasks_have_none(text: str, tmp_
     here.rundir.own_data.write_text(text)
     assert hash_own_data(here, pytest.fail) == first
     other = plan({"config.output_dir": str(tmp_path / "out")})
-    assert hash_own_data(other, pytest.fail) == hashes_of(other.rundir) == {}
+    assert hash_own_data(other, pytest.fail) == own_data_hashes_of(other.rundir) == {}

@@ -45,7 +45,7 @@ def test_a_proxy_of_another_kind_is_refused_by_its_variable(
     monkeypatch.setenv("ALL_PROXY", "socks5://u:proxy-password-1@127.0.0.1:1080")
     for ask in (
         lambda: Transport("https://host/v1", timeout_s=5),
-        lambda: Fetcher().file("https://host/data", tmp_path / "data"),
+        lambda: Fetcher().download_file("https://host/data", tmp_path / "data"),
         lambda: token_from("https://host/token", tmp_path),
     ):
         with pytest.raises(PrerequisiteError, match=naming("ALL_PROXY: ", "socks5://")) as raised:
@@ -119,7 +119,7 @@ def test_a_proxy_that_cannot_be_parsed_is_refused_by_its_variable(
     for ask in (
         lambda: proxy_from_environment("https://host/v1"),
         lambda: Transport("https://host/v1", timeout_s=5),
-        lambda: Fetcher().file("https://host/data", tmp_path / "data"),
+        lambda: Fetcher().download_file("https://host/data", tmp_path / "data"),
         lambda: token_from("https://host/token", tmp_path),
     ):
         with pytest.raises(PrerequisiteError, match="HTTPS_PROXY") as raised:

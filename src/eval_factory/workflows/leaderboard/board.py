@@ -23,7 +23,7 @@ from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.rundir import RunDir
-from eval_factory.data.bundle import refuse_inside
+from eval_factory.data.bundle import refuse_inside_bundle
 from eval_factory.plan.run_plan import slug_of
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task, load_framework
 from eval_factory.tasks.run_entry import ENDPOINT_TYPES, prefix_of
@@ -165,7 +165,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
         check_entries(chosen, leaderboard, origin, may_execute_answers=may_execute)
     folder = evaluation.output_dir.absolute()
     if data_dir is not None:
-        refuse_inside(data_dir, folder, "an output folder")
+        refuse_inside_bundle(data_dir, folder, described_as="an output folder")
     models = {}
     for model in request.model or (evaluation.endpoint.model_id,):
         models[slug_of(model)] = model
