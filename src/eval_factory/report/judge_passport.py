@@ -598,7 +598,8 @@ def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
 JURIES_HINT = (
     "For each size, the jury that agrees best with the physicians. The cross-validated figure is "
     "of conversations that were not used to choose the jury; the other figure is of the "
-    "conversations that were used, and is therefore too good. Cost: dollars per 1,000 criteria."
+    "conversations that were used, and is therefore too good. Cost: dollars for 1,000 requests to "
+    "each judge of the jury."
 )
 
 

@@ -750,7 +750,7 @@ class BestJury:
     # macro F1 on conversations that were not used to choose the jury
     cross_validated: Figure
     cost_per_1000: float | None
-    """Dollars per 1,000 criteria; None if the cost of a judge is not known."""
+    """Dollars for 1,000 requests to each judge; None if the cost of a judge is not known."""
 
 
 def best_juries(
@@ -767,7 +767,7 @@ def best_juries(
     Args:
         items: the labelled items.
         decisions: dict from a judge to its decision about each item, for at least two judges.
-        costs: dict from a judge to dollars per 1,000 criteria; None if not known.
+        costs: dict from a judge to dollars per 1,000 requests; None if not known.
     """
     names = list(decisions)[:MAX_JUDGES]
     rows = np.array([decisions[name] for name in names], bool)  # one row of decisions per judge
@@ -829,7 +829,7 @@ def _tables_on_unseen(tables: NDArray[Any], folds: NDArray[Any]) -> NDArray[Any]
 
 
 def _cost_of(members: Sequence[str], costs: Mapping[str, float | None]) -> float | None:
-    """Return the cost of a jury in dollars per 1,000 criteria; None if a cost is not known."""
+    """Return the dollars for 1,000 requests to each judge; None if a cost is not known."""
     total = 0.0
     for name in members:
         cost = costs.get(name)
