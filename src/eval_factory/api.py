@@ -435,7 +435,7 @@ def calibrate(
         return work.calibrate(Path(labels), decision_fields, only_judge, passport_folder)
     if passport_folder is None:
         raise ConfigError("calibrate: --to DIR is missing: the judges' answers are stored there")
-    asking = work.Asking(
+    asking = work.AskingSettings(
         run_config=Path(judges_from),
         judges=judges,
         to=passport_folder,

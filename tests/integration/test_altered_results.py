@@ -21,7 +21,7 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.annotate import import_sheets
-from eval_factory.workflows.recollect import last_state
+from eval_factory.workflows.recollect import require_last_run_state
 from eval_factory.workflows.verify import Verified
 from integration.test_juries import medication_questions
 from jury_endpoint import CANARIES, JUDGES, MODEL, JuryEndpoint
@@ -142,7 +142,9 @@ def remake_checksums(folder: Path, name: str) -> None:
     if name != rundir.attestation.name:
         result = load_result(folder).result
         write_checksums(
-            rundir, result, digests_of(rundir, (folder / one for one in last_state(rundir).runs))
+            rundir,
+            result,
+            digests_of(rundir, (folder / one for one in require_last_run_state(rundir).runs)),
         )
         return
     lines = rundir.checksums.read_text("utf-8").splitlines()

@@ -358,12 +358,12 @@ def plan(folder: Path, half_width: float | None) -> None:
     correlation if ratings were imported.
     """
     from eval_factory.report.reader import run_folders
-    from eval_factory.workflows.annotate import plan_of
+    from eval_factory.workflows.annotate import rating_plan_lines
 
     runs = run_folders([folder])
     for run in runs:
         title = [f"{run}:"] if len(runs) > 1 else []
-        click.echo(own_lines("\n".join([*title, *plan_of(run, half_width)])))
+        click.echo(own_lines("\n".join([*title, *rating_plan_lines(run, half_width)])))
 
 
 class _ExportGroup(click.Group):

@@ -106,13 +106,13 @@ class RunOutput:
             # click raises Exit to end a command, such as `--help`: this is no error
             is_error = not isinstance(error, click.exceptions.Exit)
             if self.as_json and not self._wrote_end and is_error:
-                from eval_factory.workflows.options import code_of_error, failure_record
+                from eval_factory.workflows.options import exit_code_of_error, failure_record
 
                 if isinstance(error, click.ClickException):  # the command line is wrong
                     code = ConfigError.exit_code
                     record = failure_record(error, code, error.format_message())
                 else:
-                    record = failure_record(error, code_of_error(error))
+                    record = failure_record(error, exit_code_of_error(error))
                 self._write_end(record)
             raise
 

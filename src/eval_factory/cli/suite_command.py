@@ -273,14 +273,14 @@ def cancel(folder: Path) -> None:
     """Stop the suite in DIR as Ctrl-C does, and wait until it has ended. All answers are stored."""
     from eval_factory.cli.suite_screen import counts_line, next_lines
     from eval_factory.workflows.suite import suite_folder
-    from eval_factory.workflows.suite.suite_status import status_of
+    from eval_factory.workflows.suite.suite_status import read_suite_status
 
     stopped_suite = suite_folder.find_suite(folder)
     screen = tolerant_stream(sys.stderr)
     stdout = tolerant_stream(sys.stdout)
     has_stopped = suite_folder.cancel(stopped_suite, lambda text: screen.write(f"{text}\n"))
     stdout.write(own_lines(f"{folder}: {'stopped' if has_stopped else 'nothing runs'}") + "\n")
-    state = status_of(stopped_suite)
+    state = read_suite_status(stopped_suite)
     stdout.writelines(own_lines(line) + "\n" for line in (counts_line(state), *next_lines(state)))
 
 

@@ -206,7 +206,7 @@ def next_lines(status: SuiteStatus) -> list[str]:
     """Return the command that resumes the suite, if the suite is neither running nor complete."""
     if status.state == suite_status.RUNNING or status.is_complete:
         return []
-    return [_RESUME_HINT, f"  {suite_status.same_command(status)}"]
+    return [_RESUME_HINT, f"  {suite_status.resume_command(status)}"]
 
 
 def result_text(figures: CellFigures) -> str:
@@ -365,7 +365,7 @@ class SuiteScreen(SuiteObserver):
             return
         result = ""
         if event["event"] == journal.CELL_ENDED and event["status"] in WITH_RESULT:
-            figures = suite_status.figures_of(self._folder.cell(*journal.cell_key(event)))
+            figures = suite_status.read_cell_figures(self._folder.cell(*journal.cell_key(event)))
             if figures is not None:
                 result = result_text(figures)
         line = journal.event_line(event, result)
@@ -431,7 +431,7 @@ def _cropped(line: str, style: str = "") -> Text:
 def show_end(report: SuiteReport, output: RunOutput) -> None:
     """Write the outcome to standard output, and the reason of a failure to standard error."""
     with ignore_sighup():
-        status = suite_status.status_of(report.folder)
+        status = suite_status.read_suite_status(report.folder)
         if output.as_json:
             write_record(output.stdout, suite_end_record(report, status))
         elif output.quiet:

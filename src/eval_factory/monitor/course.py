@@ -27,7 +27,7 @@ import numpy as np
 from eval_factory.analysis.comparison_reasons import (
     InstanceValues,
     Side,
-    reasons_against_pair,
+    reasons_against,
     values_of,
 )
 from eval_factory.core import formats
@@ -402,7 +402,7 @@ def reasons_not_to_compare(
                     stored.result.main_metric,
                 )
             )
-        for reason in reasons_against_pair(*sides):
+        for reason in reasons_against(*sides):
             yield f"{task}: {reason.message}"
 
 

@@ -485,7 +485,9 @@ def _tests_before_look(
     `target_folder` has the runs of the new look.
     """
     baseline_folder = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
-    with read_by_one_version(run_folders_of(panel.folder, [baseline, *looks]), VERSION) as load:
+    with read_by_one_version(
+        run_folders_of(panel.folder, [baseline, *looks]), other_version=VERSION
+    ) as load:
         reasons = list(
             reasons_not_to_compare(baseline_folder, target_folder, panel.limits, load=load)
         )

@@ -323,7 +323,9 @@ def uncompared_figures_lines(history: History) -> list[str]:
 
 def _tests_read_again(baseline: Line, folder: Path, looks: Sequence[Line]) -> PanelTests:
     """Return the tests after these looks, with all answers read by the present `reading`."""
-    with read_by_one_version(run_folders_of(folder, [baseline, *looks]), VERSION) as load:
+    with read_by_one_version(
+        run_folders_of(folder, [baseline, *looks]), other_version=VERSION
+    ) as load:
         return replayed_tests(baseline, folder, looks, load=load)
 
 

@@ -110,12 +110,12 @@ def _line_differences(suffix: str, stored: str, made: str, line: str) -> Iterato
         yield from _text_differences(stored, made, line)
         return
     try:
-        stored_document = json.loads(stored)
+        stored_run_config = json.loads(stored)
         made_document = json.loads(made)
     except ValueError:
         yield from _text_differences(stored, made, line)
         return
-    for difference in differences(stored_document, made_document):
+    for difference in differences(stored_run_config, made_document):
         field = line
         if difference.field:
             field = f"{line}: {difference.field}"

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from eval_factory.analysis.annotation_sheets import (
     Candidate,
-    DrawSettings,
+    Draw,
     csv_sheet,
     draw_answers,
     rater_order,
@@ -50,7 +50,7 @@ from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import people_scores
 from eval_factory.scoring.intervals import design_effect, effective_clusters, lower_end
 from eval_factory.scoring.prediction_powered import MIN_RATED, Expected, half_width_of, needed_for
-from eval_factory.workflows.recollect import last_state, recollected
+from eval_factory.workflows.recollect import recollected, require_last_run_state
 from eval_factory.workflows.resume import write_result_state
 
 UPDATED_FILES = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
@@ -131,7 +131,7 @@ def export_sheets(
     for name in names:
         files += [out / f"rater_{name}.csv", out / f"rater_{name}.html"]
     _refuse_existing(files)
-    draw = DrawSettings(count, seed, raters=names, identity=stored.result.provenance.run_identity)
+    draw = Draw(count, seed, names, stored.result.provenance.run_identity)
     sample, shown = _draw_sample(stored, kind, draw, read_annotations(rundir.ratings).rated_answers)
     sample_file = rundir.sample(sample.id)
     with rundir.locked():
@@ -147,8 +147,7 @@ def export_sheets(
     out.mkdir(parents=True, exist_ok=True)
     keep_from_git(out, is_ours=False)
     for name in names:
-        codes = [answer.code for answer in sample.answers]
-        order = rater_order(codes, sheet=sample.id, rater=name)
+        order = rater_order([answer.code for answer in sample.answers], sample.id, name)
         as_csv = csv_sheet(sample, name, order, shown, with_reference=with_reference)
         form = rater_form(sample, name, order, shown, with_reference=with_reference, media=media)
         write_atomic(out / f"rater_{name}.csv", as_csv, mode=PRIVATE)
@@ -174,7 +173,7 @@ def _refuse_existing(files: Sequence[Path]) -> None:
 
 
 def _draw_sample(
-    stored: StoredResult, kind: str | None, draw: DrawSettings, rated: frozenset[AnswerKey]
+    stored: StoredResult, kind: str | None, draw: Draw, rated: frozenset[AnswerKey]
 ) -> tuple[Sample, dict[str, ShownAnswer]]:
     """Draw the answers to rate.
 
@@ -327,7 +326,7 @@ def _write_checksums_of(
         rundir.forget_checksums()
         write_checksums(rundir, result, digests)
         return
-    state = last_state(rundir)
+    state = require_last_run_state(rundir)
     helm_runs = [rundir.root / name for name in state.runs]
     digests = {**unchanged, **digests_of(rundir, helm_runs, unchanged)}
     # Update the state only if the provenance was unaltered; `verify` must still find an alteration.
@@ -361,7 +360,7 @@ def _restored_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[No
             raise
 
 
-def plan_of(folder: Path, half_width: float | None) -> list[str]:
+def rating_plan_lines(folder: Path, half_width: float | None) -> list[str]:
     """Return the rating plan of a result: a table that says how many answers people must rate.
 
     Args:

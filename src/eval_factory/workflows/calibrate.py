@@ -129,7 +129,7 @@ class Calibrated:
 
 
 @dataclass(frozen=True)
-class Asking:
+class AskingSettings:
     """The settings of a calibration that asks judges."""
 
     run_config: Path
@@ -170,7 +170,7 @@ def calibrate(
 
 
 def calibrate_by_asking(
-    labels: Path, asking: Asking, *, env: Mapping[str, str], screen: TextIO
+    labels: Path, asking: AskingSettings, *, env: Mapping[str, str], screen: TextIO
 ) -> Calibrated:
     """Calibrate the judges of a run config: ask each judge about each labelled answer.
 
@@ -488,7 +488,7 @@ class _Asked:
 
 
 def _ask_judges(
-    items: Sequence[LabelledItem], asking: Asking, *, env: Mapping[str, str], screen: TextIO
+    items: Sequence[LabelledItem], asking: AskingSettings, *, env: Mapping[str, str], screen: TextIO
 ) -> _Asked:
     """Ask all judges about all labelled items.
 
@@ -604,7 +604,7 @@ def _changed_case(
     )
 
 
-def _run_config_document(evaluation: Evaluation, asking: Asking) -> dict[str, Any]:
+def _run_config_document(evaluation: Evaluation, asking: AskingSettings) -> dict[str, Any]:
     """Return the run config that asks the judges about the labelled answers.
 
     The judges, limits and prices are those of the user's run config.

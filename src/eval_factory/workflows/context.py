@@ -94,7 +94,7 @@ def lock_folder(
     redactor = redactor_of(plan.evaluation, env)
     for key in report.added_keys.values():
         redactor.learn(key)
-    claim(plan.rundir)
+    claim_output_folder(plan.rundir)
     with (
         plan.rundir.locked(lambda text: print(text, file=screen)) as lock,
         open_log(plan.rundir, redactor, debug=debug) as log,
@@ -108,7 +108,7 @@ def lock_folder(
         yield RunContext(plan.rundir, lock, env=env, redactor=redactor, log=log, screen=screen)
 
 
-def claim(rundir: RunDir) -> None:
+def claim_output_folder(rundir: RunDir) -> None:
     """Create the output folder, or check that an existing folder may become an output folder.
 
     Raises:

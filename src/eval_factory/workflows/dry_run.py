@@ -43,7 +43,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import MAX_TOKENS, REASONED, reasoned_tasks
 from eval_factory.workflows.context import redactor_of, show_uncomputed, show_warnings
 from eval_factory.workflows.options import DryRun, Options
-from eval_factory.workflows.stop_when import faults_of_own_files, looks_line, shown_look_size
+from eval_factory.workflows.stop_when import faults_of_user_files, looks_line, shown_look_size
 
 
 def dry_run(
@@ -84,7 +84,7 @@ def dry_run(
 
         text += "\n".join(job_script(evaluation, env)) + "\n"
     text = redactor_of(evaluation, env).text(text)
-    return DryRun(own_lines(text), would_stop=tuple(map(str, faults_of_own_files(plan))))
+    return DryRun(own_lines(text), would_stop=tuple(map(str, faults_of_user_files(plan))))
 
 
 def _additional_requests(evaluation: Evaluation) -> Iterator[str]:

@@ -705,7 +705,7 @@ def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
     return PromptSizes(requests=None, reason=reason)
 
 
-def own_scenarios(plan: Plan) -> Path:
+def scenarios_of_earlier_runs(plan: Plan) -> Path:
     """Return the path of the data of earlier runs in the output folder.
 
     `plan.rundir` is not used, because it may be the temporary folder of a measurement.
@@ -735,7 +735,7 @@ def _measuring_events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[st
             library_variables={**settings.library_variables, **HF_OFFLINE},
         )
         # helm-run finds the data of earlier runs, which it cannot download, through links.
-        scenarios = own_scenarios(plan)
+        scenarios = scenarios_of_earlier_runs(plan)
         for folder in (scenarios, scenarios.with_name(names.PERTURBATIONS_FOLDER)):
             if folder.is_dir():
                 plan.rundir.helm.mkdir(parents=True, exist_ok=True)

@@ -40,16 +40,16 @@ from eval_factory.workflows.evaluated import Evaluated
 from eval_factory.workflows.helm_run import FinishedRun
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.prepare import (
-    data_read,
     data_settings,
+    facts_about_data,
     find_bundle,
     place_data,
     prepare,
 )
 from eval_factory.workflows.stop_when import (
-    faults_of_own_files,
+    faults_of_user_files,
+    record_other_run,
     shown_look_size,
-    with_other_run,
 )
 
 
@@ -89,8 +89,8 @@ def evaluate(
         if options.fresh:
             refuse_to_forget_batches(plan.rundir)
         # With `stop_when.differs_from`, the facts about the other run belong to this run's data.
-        data = with_other_run(plan, data_read(context, plan, bundle))
-        finished = None if options.fresh else finished_before(plan, data)
+        data = record_other_run(plan, facts_about_data(context, plan, bundle))
+        finished = None if options.fresh else earlier_finished_run(plan, data)
         if finished is not None:
             unchanged = unchanged_evaluation(context, plan, finished)
             if unchanged is not None:
@@ -149,7 +149,7 @@ def look_for_prerequisites(plan: Plan) -> None:
         PrerequisiteError: A file that the user provides is wrong, or a package or the sandbox is
             missing.
     """
-    if faults := faults_of_own_files(plan):
+    if faults := faults_of_user_files(plan):
         raise faults[0]  # a run reports only the first fault; --dry_run lists all
     helm = plan.evaluation.task.helm
     only_generate = plan.evaluation.extra.only_generate
@@ -158,12 +158,12 @@ def look_for_prerequisites(plan: Plan) -> None:
         sandbox.require(f"{plan.task_name} executes the model's answers, and only in a sandbox")
 
 
-def finished_before(plan: Plan, data: resume.DataRead) -> FinishedRun | None:
+def earlier_finished_run(plan: Plan, data: resume.DataRead) -> FinishedRun | None:
     """Return the folder's last run if this run would only repeat it; otherwise None.
 
-    `resume.finished_run` states the conditions.
+    `resume.state_of_finished_run` states the conditions.
     """
-    state = resume.finished_run(plan, data)
+    state = resume.state_of_finished_run(plan, data)
     if state is None:
         return None
     return FinishedRun(
@@ -231,7 +231,7 @@ def collect_and_report(
     )
     complete = not result.something_to_ask
     digests = digests_of(plan.rundir, finished.folders, result.provenance.run_files)
-    state = resume.ended_run(
+    state = resume.state_of_ended_run(
         plan,
         finished.folders,
         run_id=finished.run_id,

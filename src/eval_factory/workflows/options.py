@@ -129,8 +129,8 @@ def end_record(evaluated: Evaluated) -> dict[str, Any]:
         "not_reportable": evaluated.not_reportable,
         "task": result.task,
         "main_metric": result.main_metric,
-        **numbers_of(result.scores.get(result.main_metric)),
-        "corrected": None if corrected is None else numbers_of(corrected),
+        **score_fields(result.scores.get(result.main_metric)),
+        "corrected": None if corrected is None else score_fields(corrected),
         "instances": asdict(result.validity.instances),
         "coverage": result.validity.coverage,
         "notes": len(result.validity.notes),
@@ -166,7 +166,7 @@ def failure_record(error: BaseException, code: int, message: str | None = None) 
     return {"event": "end", "exit_code": code, "error": error_fields}
 
 
-def code_of_error(error: BaseException) -> int:
+def exit_code_of_error(error: BaseException) -> int:
     """Return the exit code of a command that ends with this error."""
     if isinstance(error, EvalFactoryError):
         return error.exit_code
@@ -177,7 +177,7 @@ def code_of_error(error: BaseException) -> int:
     return DEFECT_EXIT_CODE
 
 
-def numbers_of(score: Score | None) -> dict[str, Any]:
+def score_fields(score: Score | None) -> dict[str, Any]:
     """Return a score, the ends of its confidence interval, and the number of its values.
 
     If `score` is None, all four are None.

@@ -119,7 +119,9 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | No
     return bundle
 
 
-def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> DataRead:
+def facts_about_data(
+    context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None
+) -> DataRead:
     """Return the facts by which a later run recognizes whether its data are those of this run.
 
     The record of the bundle is made before the run, because the bundle may change during the run.

@@ -24,7 +24,7 @@ Load = Callable[[Path | str], StoredResult]
 
 @contextmanager
 def read_by_one_version(
-    folders: Sequence[Path | str], other_version: int | None = None
+    folders: Sequence[Path | str], *, other_version: int | None = None
 ) -> Iterator[Load]:
     """Yield a function that loads the results of these folders.
 

@@ -42,7 +42,7 @@ from eval_factory.tasks.framework import DATA_PATH, load_framework
 from eval_factory.tasks.jury_form import JURY
 from eval_factory.workflows.context import write_result
 from eval_factory.workflows.import_results import is_imported
-from eval_factory.workflows.resume import LastRunState, read_state
+from eval_factory.workflows.resume import LastRunState, read_last_run_state
 
 if TYPE_CHECKING:
     from eval_factory.scoring.provenance import Remembered
@@ -75,14 +75,14 @@ class Recollected:
     notes: tuple[str, ...]
 
 
-def last_state(rundir: RunDir) -> LastRunState:
+def require_last_run_state(rundir: RunDir) -> LastRunState:
     """Return the state of the folder's last run.
 
     Raises:
         PrerequisiteError: The state is missing or unreadable, names no run folder or a folder
             outside of HELM's folder, or the output folder has an imported result.
     """
-    state = read_state(rundir)
+    state = read_last_run_state(rundir)
     if state is None and is_imported(rundir):
         raise PrerequisiteError(imported_result_message(rundir.root))
     if state is None:
@@ -110,7 +110,7 @@ def imported_result_message(folder: Path) -> str:
     )
 
 
-def stored_document(rundir: RunDir) -> dict[str, Any]:
+def stored_run_config(rundir: RunDir) -> dict[str, Any]:
     """Return the content of run_config.yml in an output folder.
 
     Raises:
@@ -150,7 +150,7 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:
     Raises:
         ConfigError: run_config.yml is not valid in this version.
     """
-    document = stored_document(rundir)
+    document = stored_run_config(rundir)
     # Each variable must have a value, but no request is sent with it.
     env = dict.fromkeys(variables_in(document), "unknown")
     # Flags have priority over defaults, so each value is the value that the run used.
@@ -226,7 +226,7 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
             temporary_dir = RunDir(Path(name))
             yield Recollected(temporary_dir, write_again(stored, temporary_dir), ())
         return
-    state = last_state(rundir)
+    state = require_last_run_state(rundir)
     evaluation = stored_evaluation(rundir, stored)
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
         temporary_dir = RunDir(Path(name))
@@ -291,7 +291,7 @@ def _write_recollected(rundir: RunDir, plan: Plan, result: TaskResult) -> None:
     """
     import jsonschema  # imported late: the import is slow
 
-    document = stored_document(rundir)
+    document = stored_run_config(rundir)
     config = plan.evaluation.as_dict()
     command = str(document.get("command", ""))
     # Only the stored result says which values the user set and which are defaults. Its values may

@@ -35,14 +35,14 @@ from eval_factory.report.reader import load_result
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.own_data import files_of
-from eval_factory.workflows.context import claim
+from eval_factory.workflows.context import claim_output_folder
 from eval_factory.workflows.import_results import is_imported
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.recollect import (
     imported_result_message,
     listed_packages,
-    stored_document,
     stored_evaluation,
+    stored_run_config,
     versions_that_differ,
 )
 
@@ -108,7 +108,7 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     differences = tuple(differences_now(new_plan, provenance, rundir))
     file = None
     if output_dir is not None:
-        claim(RunDir(output_dir))
+        claim_output_folder(RunDir(output_dir))
         file = output_dir / "reproduce.yml"
         write_atomic(file, text)
     return Reproduction(text, differences, tuple(_need_lines(plan, env)), file)
@@ -132,7 +132,7 @@ def config_for(folder: Path, new_folder: Path) -> dict[str, Any]:
         raise ConfigError(
             f"--output_dir: {new_folder} overlaps with the original {folder}; choose another folder"
         )
-    document = stored_document(RunDir(folder))
+    document = stored_run_config(RunDir(folder))
     config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
     config["config"]["output_dir"] = str(new_folder)
     return config

@@ -113,7 +113,7 @@ class LastRunState:
         return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def versions(upstream: Upstream) -> dict[str, str | None]:
+def installed_versions(upstream: Upstream) -> dict[str, str | None]:
     """Return the versions of eval-factory and of the installed upstream, by package.
 
     A run with other versions is repeated.
@@ -126,10 +126,10 @@ def versions(upstream: Upstream) -> dict[str, str | None]:
 
 def is_of_current_version(state: LastRunState) -> bool:
     """Return True if this eval-factory and an installed upstream have the versions of the run."""
-    return any(state.versions == versions(upstream) for upstream in UPSTREAMS.values())
+    return any(state.versions == installed_versions(upstream) for upstream in UPSTREAMS.values())
 
 
-def read_state(rundir: RunDir) -> LastRunState | None:
+def read_last_run_state(rundir: RunDir) -> LastRunState | None:
     """Return the state of the folder's last run; None if no run ended or the file is unreadable."""
     try:
         return LastRunState(**parse_json(rundir.run_state.read_text(encoding="utf-8")))
@@ -137,16 +137,16 @@ def read_state(rundir: RunDir) -> LastRunState | None:
         return None
 
 
-def finished_run(plan: Plan, data: DataRead) -> LastRunState | None:
+def state_of_finished_run(plan: Plan, data: DataRead) -> LastRunState | None:
     """Return the state of the folder's last run if this run need not be repeated; otherwise None.
 
     The last run must be complete, and have the same identity, versions and data. Its run folders
     must exist, and the pictures that it made must be unchanged.
     """
-    state = read_state(plan.rundir)
+    state = read_last_run_state(plan.rundir)
     if state is None or not state.complete:
         return None
-    has_same_versions = state.versions == versions(plan.upstream)
+    has_same_versions = state.versions == installed_versions(plan.upstream)
     if state.identity != plan.identity or not has_same_versions:
         return None
     earlier_data = DataRead(
@@ -172,7 +172,7 @@ def finished_run(plan: Plan, data: DataRead) -> LastRunState | None:
     return state
 
 
-def ended_run(
+def state_of_ended_run(
     plan: Plan,
     runs: Sequence[Path],
     *,
@@ -184,7 +184,7 @@ def ended_run(
     """Return the state of a run that has just ended."""
     return LastRunState(
         identity=plan.identity,
-        versions=versions(plan.upstream),
+        versions=installed_versions(plan.upstream),
         run_id=run_id,
         wall_s=wall_s,
         runs=[folder.relative_to(plan.rundir.root).as_posix() for folder in runs],
@@ -297,7 +297,7 @@ def unchanged_result(
         git_hash: The current Git commit of the program's checkout, or None.
     """
     rundir = plan.rundir
-    state = read_state(rundir)
+    state = read_last_run_state(rundir)
     listed = listed_checksums(rundir)
     if state is None or rundir.attestation.name not in listed:
         return None

@@ -216,7 +216,7 @@ def other_run_text(plan: Plan) -> str | None:
     )
 
 
-def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
+def faults_of_user_files(plan: Plan) -> list[EvalFactoryError]:
     """Return the faults in files that the user provides for this run.
 
     The files are the user's own data, the judge's passport, and the other run of `differs_from`.
@@ -241,7 +241,7 @@ def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
     return errors
 
 
-def with_other_run(plan: Plan, data: DataRead) -> DataRead:
+def record_other_run(plan: Plan, data: DataRead) -> DataRead:
     """Write the facts about the other run to the folder, and return `data` with their hash.
 
     If the other run has changed, the hash differs, and an earlier run in this folder does not count

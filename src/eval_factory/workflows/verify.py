@@ -50,8 +50,12 @@ from eval_factory.scoring.methods import (
 )
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.workflows.import_results import imported_again, is_imported
-from eval_factory.workflows.recollect import Recollected, last_state, recollected
-from eval_factory.workflows.resume import checkout_commit, is_of_current_version, read_state
+from eval_factory.workflows.recollect import Recollected, recollected, require_last_run_state
+from eval_factory.workflows.resume import (
+    checkout_commit,
+    is_of_current_version,
+    read_last_run_state,
+)
 
 NO_CHECKSUMS = (
     "SHA256SUMS is missing: an earlier version wrote this folder, the last run of the folder did "
@@ -228,7 +232,7 @@ def _findings_and_notes(rundir: RunDir, state_findings: list[Finding]) -> Iterat
         listed = {rundir.packages.name: provenance.lock_sha256}
         yield from _digest_findings(rundir, listed, f"{_RESULT} (provenance.lock_sha256)")
     yield from _state_findings(rundir, stored)
-    state = last_state(rundir)
+    state = require_last_run_state(rundir)
     name = rundir.run_state.name
     # .run_state.json has the digests of the result's files (`files`), and one digest of its own
     # fields together with those of the provenance that name the input files (`inputs`). These
@@ -259,7 +263,7 @@ def _checksum_findings(rundir: RunDir) -> Iterator[Finding | str]:
     yield from _digest_findings(rundir, listed, rundir.checksums.name)
     helm_folders = []
     if not is_imported(rundir):
-        helm_folders = [rundir.root / name for name in last_state(rundir).runs]
+        helm_folders = [rundir.root / name for name in require_last_run_state(rundir).runs]
     unlisted = sorted(digests_of(rundir, helm_folders).keys() - listed.keys())
     if rundir.attestation.is_file() and rundir.attestation.name not in listed:
         unlisted.append(rundir.attestation.name)
@@ -438,7 +442,7 @@ def _loaded(rundir: RunDir) -> StoredResult:
     try:
         return load_result(rundir.root)
     except PrerequisiteError as error:
-        state = read_state(rundir)
+        state = read_last_run_state(rundir)
         is_of_this_version = state is not None and is_of_current_version(state)
         if is_of_this_version and rundir.evaluation_config.is_file():
             raise ConfigError(str(error)) from error
@@ -596,7 +600,7 @@ def _finding(name: str, difference: Difference, source: str) -> Finding:
 def _state_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
     """Yield the differences between .run_state.json and the provenance of the result."""
     provenance = stored.result.provenance
-    state = last_state(rundir)
+    state = require_last_run_state(rundir)
     expected = {
         "identity": provenance.run_identity,
         "versions": {

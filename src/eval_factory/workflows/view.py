@@ -27,9 +27,9 @@ from eval_factory.report.reader import run_folders
 from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows.leaderboard.tables import board_runs
 from eval_factory.workflows.view_site import (
+    CONTENT_SECURITY_POLICY,
     DATA_FOLDER,
-    POLICY,
-    SUITE,
+    VIEW_SUITE,
     ViewedRun,
     make_links_relative,
     make_tables,
@@ -42,7 +42,7 @@ from eval_factory.workflows.view_site import (
 
 HOST = "127.0.0.1"
 HEADERS = {
-    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
+    "Content-Security-Policy": f"{CONTENT_SECURITY_POLICY}; frame-ancestors 'none'",
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -182,7 +182,7 @@ def _make_pages(
     rundir.create()
     write_atomic(rundir.model_configs / SCHEMA, schema)
     screen.write("helm-summarize makes the pages ...\n")
-    argv = summarize_command(rundir, SUITE, rundir.model_configs / SCHEMA, site / DATA_FOLDER)
+    argv = summarize_command(rundir, VIEW_SUITE, rundir.model_configs / SCHEMA, site / DATA_FOLDER)
     shown_models = {run.model: run.shown_model for run in runs}
     try:
         with rundir.locked() as lock:

@@ -37,7 +37,7 @@ from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import summarize
-from eval_factory.workflows.recollect import last_state
+from eval_factory.workflows.recollect import require_last_run_state
 
 _REQUIRED_FILES = (
     names.RUN_SPEC_FILE,
@@ -50,11 +50,11 @@ _OPTIONAL_FILES = (names.SCENARIO_FILE,)
 MULTIMODAL = "_multimodal"
 # the name of the main metric of a run without scores: HELM requires a name for every run
 NO_SCORE = "no_score"
-SUITE = "view"  # the name of HELM's suite that contains all runs of the pages
+VIEW_SUITE = "view"  # the name of HELM's suite that contains all runs of the pages
 DATA_FOLDER = "benchmark_output"  # the folder with the data, inside the folder of the pages
 _INDEX = "index.html"
-CONFIG = "config.js"  # the file with the settings of HELM's front end
-POLICY = (
+CONFIG_SCRIPT = "config.js"  # the file with the settings of HELM's front end
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'"
@@ -163,7 +163,7 @@ def _runs_of(stored: StoredResult) -> list[_HelmRun]:
     """
     rundir = RunDir(stored.folder)
     runs = []
-    for folder in (rundir.root / name for name in last_state(rundir).runs):
+    for folder in (rundir.root / name for name in require_last_run_state(rundir).runs):
         missing = []
         for name in _REQUIRED_FILES:
             if not (folder / name).is_file():
@@ -379,7 +379,7 @@ def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
         first_page = f"/runs/{quote(runs[0].name, safe='')}"
     # PROJECT_ID chooses one of HELM's landing pages, which a browser does not open here. `lite` is
     # the default of HELM's front end.
-    values = {"BENCHMARK_OUTPUT_BASE_URL": DATA_FOLDER, "SUITE": SUITE, "PROJECT_ID": "lite"}
+    values = {"BENCHMARK_OUTPUT_BASE_URL": DATA_FOLDER, "SUITE": VIEW_SUITE, "PROJECT_ID": "lite"}
     config = [f"window.{name} = {json.dumps(value)};" for name, value in values.items()]
     # a URL without a hash would open the landing page
     config.append(
@@ -390,7 +390,7 @@ def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
     (site / _INDEX).write_text(
         without_external_hosts(index.read_text(encoding="utf-8")), encoding="utf-8"
     )
-    (site / CONFIG).write_text("\n".join(config) + "\n", encoding="utf-8")
+    (site / CONFIG_SCRIPT).write_text("\n".join(config) + "\n", encoding="utf-8")
     suite = suite_folder(site)
     suite.mkdir(parents=True)
     return suite
@@ -398,7 +398,7 @@ def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
 
 def suite_folder(site: Path) -> Path:
     """Return the folder of HELM's suite in the folder of the pages."""
-    return site / DATA_FOLDER / "runs" / SUITE
+    return site / DATA_FOLDER / "runs" / VIEW_SUITE
 
 
 def without_external_hosts(html: str) -> str:
@@ -407,7 +407,7 @@ def without_external_hosts(html: str) -> str:
     The page also forbids referrers.
     """
     icon = '<link rel="icon" href="data:," />'
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />'
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}" />'
     head = f'<head>\n    {policy}\n    <meta name="referrer" content="no-referrer" />'
     return _ICON.sub(icon, html).replace("<head>", head, 1)
 

@@ -35,7 +35,7 @@ RUNNABLE = [row.name for row in ROWS if not row.lacks and not row.needs_organiza
 def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(requests, "get", lambda *_, **__: pytest.fail("a dry run contacts nobody"))
-    row = registry.find(name)
+    row = registry.find_leaderboard(name)
     kind = ("--model_type", "images") if row.makes_images else ()
     result = call("run", name, *TARGET, *kind, "--dry_run")
     assert result.exception is None

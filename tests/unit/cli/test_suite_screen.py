@@ -39,8 +39,8 @@ from eval_factory.workflows.suite.suite_status import (
     CellFigures,
     SuiteReader,
     SuiteStatus,
-    same_command,
-    status_of,
+    read_suite_status,
+    resume_command,
 )
 from eval_factory.workflows.verify import Finding
 from facts import each_says, says
@@ -179,7 +179,7 @@ def status(tmp_path: Path, cells: int) -> SuiteStatus:
         paused("host" * 30, names[5]),
     )
     with held(folder):
-        return status_of(folder)
+        return read_suite_status(folder)
 
 
 def drawn(found: SuiteStatus, width: int, height: int) -> list[str]:
@@ -279,7 +279,9 @@ def test_one_line_or_a_record_at_the_end(
     suite_screen.show_end(found, RunOutput(as_json=True, stdout=out))
     assert capsys.readouterr().err == ""
     end = json.loads(out.getvalue())
-    assert end == json.loads(json.dumps(suite_screen.suite_end_record(found, status_of(folder))))
+    assert end == json.loads(
+        json.dumps(suite_screen.suite_end_record(found, read_suite_status(folder)))
+    )
     first, second = end["cells"]
     assert (first["target"], first["evaluation"], first["status"]) == ("small", "qa", "complete")
     assert (first["result"]["value"], first["folder"]) == (0.5, f"{folder.root}/small/qa")
@@ -382,7 +384,7 @@ def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(
         tmp_path, started(["a/b"]), cell_ended("a/b", "failed", reason="many words " * 20)
     )
     for out, fits in ((Terminal(), True), (io.StringIO(), False)):
-        suite_screen.show_status(status_of(folder), out, as_json=False)
+        suite_screen.show_status(read_suite_status(folder), out, as_json=False)
         lines = out.getvalue().splitlines()
         assert (
             lines[-1]
@@ -425,7 +427,7 @@ def running(tmp_path: Path) -> SuiteStatus:
         suite_by_hand.progress(30, time=122.0),
     )
     with held(folder):
-        return status_of(folder)
+        return read_suite_status(folder)
 
 
 def test_a_line_for_each_cell_with_the_figures_that_fit_beside_the_phase(
@@ -492,7 +494,7 @@ def test_cells_that_ended(tmp_path: Path) -> None:
         ended("partial", exit_code=3),
     )
     suite_by_hand.cell_result(folder, "small/qa")
-    status = status_of(folder)
+    status = read_suite_status(folder)
     each_says(
         [row.text for row in cell_rows(status)],
         ["0.5000", "n 4", "finished before"],
@@ -521,14 +523,14 @@ def test_a_suite_that_has_just_begun_and_a_cell_that_waits_again(tmp_path: Path)
     folder = suite_folder(tmp_path)
     with held(folder):
         folder.lock.write_text("")
-        status = status_of(folder)
+        status = read_suite_status(folder)
     told = [f"{tmp_path}: running", "0 cells", "asked so far: 0 requests, 0 tokens"]
     assert status_lines(status, 0.0) == told
     folder = suite_folder(
         tmp_path, started(), cell_ended("small/qa", "failed", reason="429", again=True)
     )
     with held(folder):
-        assert cell_rows(status_of(folder))[0] == CellRow("small/qa", RunStatus.WAITING, "")
+        assert cell_rows(read_suite_status(folder))[0] == CellRow("small/qa", RunStatus.WAITING, "")
 
 
 @pytest.mark.parametrize(
@@ -572,11 +574,11 @@ def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -
 
 
 def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started()))
+    status = read_suite_status(suite_folder(tmp_path, started()))
     of_a_run = replace(status, folder=RunSuiteDir(tmp_path / "out" / ".slurm"))
     file = tmp_path / "out" / ".slurm" / "run_config.yml"
     assert (
-        same_command(of_a_run)
+        resume_command(of_a_run)
         == f"eval-factory run_eval --run_config {file} --output_dir {tmp_path / 'out'}"
     )
     assert suite_screen.state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")

@@ -98,7 +98,7 @@ def test_what_nobody_says_is_left_to_slurm() -> None:
         "no more at once than there are"
     )
     # characters of sbatch: it is still that folder
-    odd = batch_script(**JOB | {"log": Path("/r/50% of it's\"x")})
+    odd = batch_script(**JOB | {"log_folder": Path("/r/50% of it's\"x")})
     assert '#SBATCH --output="/r/50%% of it\'s\\"x/%a.log"\n' in odd
 
 

@@ -23,7 +23,7 @@ from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.report.result_sentences import certainty_sentence, measurement_sentence
 from eval_factory.workflows.import_results import import_results
-from eval_factory.workflows.recollect import last_state
+from eval_factory.workflows.recollect import require_last_run_state
 from eval_factory.workflows.reproduce import config_for, reproduce
 from eval_factory.workflows.verify import verify
 from facts import says
@@ -310,7 +310,7 @@ def test_papers_say_which_program_asked(log: Path, tmp_path: Path) -> None:
 def test_what_needs_files_of_a_run_is_refused_by_name(log: Path, tmp_path: Path) -> None:
     imported(log, tmp_path / "out")
     with pytest.raises(PrerequisiteError, match="compare, gate"):
-        last_state(RunDir(tmp_path / "out"))
+        require_last_run_state(RunDir(tmp_path / "out"))
 
 
 def test_a_result_that_an_older_rule_read_is_compared_as_it_is(log: Path, tmp_path: Path) -> None:

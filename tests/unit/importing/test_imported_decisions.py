@@ -11,7 +11,7 @@ from eval_factory.cli.main import cli
 from eval_factory.core.annotations import SampledAnswer
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.reader import load_result
-from eval_factory.workflows.annotate import export_sheets, import_sheets, plan_of
+from eval_factory.workflows.annotate import export_sheets, import_sheets, rating_plan_lines
 from eval_factory.workflows.calibrate import calibrate_run
 from eval_factory.workflows.import_results import import_results
 from eval_factory.workflows.recollect import recollected
@@ -55,7 +55,7 @@ def test_people_rate_an_imported_result(folder: Path, log: Path, tmp_path: Path)
     assert verify(folder).findings == ()
     log.unlink()
     assert verify(folder).intact
-    assert any("0.5" in line for line in plan_of(folder, None))
+    assert any("0.5" in line for line in rating_plan_lines(folder, None))
 
 
 def test_ratings_outlive_another_import_of_the_same_source(

@@ -30,15 +30,15 @@ from eval_factory.workflows.annotate import (
     import_sheets,
     plan_basis,
     plan_lines,
-    plan_of,
+    rating_plan_lines,
     system_prompts,
 )
 from eval_factory.workflows.evaluate import (
     collect_and_report,
-    finished_before,
+    earlier_finished_run,
     unchanged_evaluation,
 )
-from eval_factory.workflows.recollect import last_state
+from eval_factory.workflows.recollect import require_last_run_state
 from eval_factory.workflows.resume import DataRead
 from eval_factory.workflows.verify import verify
 from facts import naming, says
@@ -120,7 +120,7 @@ def test_a_rerun_keeps_what_people_said(
     import_sheets(folder.root, [filled_in(made, "1", people_say)])
     document = folder.evaluation_config.read_bytes()
     plan = make_plan(evaluation({"config.output_dir": str(folder.root)}))
-    ran = finished_before(plan, DataRead())
+    ran = earlier_finished_run(plan, DataRead())
     assert ran is not None
     ctx = context(plan.rundir)
     assert unchanged_evaluation(ctx, plan, ran) is None  # it is not as the run left it
@@ -184,7 +184,7 @@ def test_a_failed_import(
         import_sheets(folder.root, [filled_in(made, "2", people_say)])
     assert contents(folder) == before
     monkeypatch.undo()
-    (folder.root / last_state(folder).runs[0] / "stats.json").unlink()
+    (folder.root / require_last_run_state(folder).runs[0] / "stats.json").unlink()
     with pytest.raises(HelmError):
         import_sheets(folder.root, [filled_in(made, "2", people_say)])
     assert folder.checksums.read_bytes() == before["SHA256SUMS"]
@@ -252,7 +252,7 @@ def test_an_altered_sheet_is_found_whoever_makes_the_checksums_again(
             if file == folder.ratings
             else before + " "
         )
-        runs = [folder.root / name for name in last_state(folder).runs]
+        runs = [folder.root / name for name in require_last_run_state(folder).runs]
         write_checksums(folder, load_result(folder.root).result, digests_of(folder, runs))
         found = verify(folder.root)
         assert any(
@@ -307,7 +307,7 @@ def test_a_folder_before_and_after_ratings(folder: RunDir, tmp_path: Path) -> No
     made = exported(folder, tmp_path / "sheet", raters=1)
     import_sheets(folder.root, [filled_in(made, "1", people_say)])
     found = plan_basis(folder.root)
-    assert plan_of(folder.root, 0.2) == plan_lines(found, 0.2)
+    assert rating_plan_lines(folder.root, 0.2) == plan_lines(found, 0.2)
     people = [float(people_say(one, 1) == "yes") for one in made.sample.answers]
     judged = [is_right(int(one.key.id[2:])) for one in made.sample.answers]
     assert found.rated == 40
@@ -352,4 +352,4 @@ def test_what_the_answers_share_and_what_a_rubric_can_take_away(folder: RunDir) 
         known(metrics={"exact_match": 1.0})
     for width in (0.0, -1.0, math.nan):
         with pytest.raises(ConfigError, match=naming("--half_width", "above 0")):
-            plan_of(folder.root, width)
+            rating_plan_lines(folder.root, width)

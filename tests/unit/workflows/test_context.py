@@ -15,8 +15,14 @@ from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED
-from eval_factory.workflows.context import HUB_TOKEN, claim, lock_folder, redactor_of, start_over
-from eval_factory.workflows.options import code_of_error
+from eval_factory.workflows.context import (
+    HUB_TOKEN,
+    claim_output_folder,
+    lock_folder,
+    redactor_of,
+    start_over,
+)
+from eval_factory.workflows.options import exit_code_of_error
 from eval_factory.workflows.prepare import create_or_check_cache, remove_unfinished
 from facts import each_says, naming
 
@@ -89,7 +95,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     ids=["HELM", "endpoint", "stopped", "Ctrl-C", "disk full", "no access", "pipe", "defect"],
 )
 def test_an_error_has_the_code_that_it_ends_a_program_with(error: BaseException, code: int) -> None:
-    assert code_of_error(error) == code
+    assert exit_code_of_error(error) == code
 
 
 LOG = logging.getLogger("test")
@@ -110,10 +116,10 @@ def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(
     rundir = RunDir(tmp_path / "out")
     put(rundir.root, *names)
     assert not rundir.marker.is_file()
-    claim(rundir)
+    claim_output_folder(rundir)
     assert rundir.marker.is_file()
     put(rundir.root, "responses/model.jsonl")
-    claim(rundir)
+    claim_output_folder(rundir)
     assert all((rundir.root / name).read_text() == "mine" for name in names)
 
 
@@ -136,7 +142,7 @@ def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(
 def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, tmp_path: Path) -> None:
     put(tmp_path, name)
     with pytest.raises(ConfigError, match=naming("not an output folder", "a run would")) as told:
-        claim(RunDir(tmp_path))
+        claim_output_folder(RunDir(tmp_path))
     assert "/".join(
         Path(name).parts[:2] if name.startswith("helm") else Path(name).parts[:1]
     ) in str(told.value)
@@ -146,7 +152,7 @@ def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, tmp_path: P
 
 def test_the_database_of_another_program_is_archived_and_never_deleted(tmp_path: Path) -> None:
     rundir = RunDir(tmp_path)
-    claim(rundir)
+    claim_output_folder(rundir)
     put(tmp_path, "cache.db", "cache.db.backup")
     create_or_check_cache(rundir, LOG)
     start_over(rundir)
@@ -157,7 +163,7 @@ def test_the_database_of_another_program_is_archived_and_never_deleted(tmp_path:
 
 def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> None:
     rundir = RunDir(tmp_path)
-    claim(rundir)
+    claim_output_folder(rundir)
     create_or_check_cache(rundir, LOG)
     kept = [
         "helm/scenarios/medec/a.csv",
@@ -177,7 +183,7 @@ def test_what_a_killed_run_left_goes_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rundir = RunDir(tmp_path)
-    claim(rundir)
+    claim_output_folder(rundir)
     unfinished = [
         ".report.html.x_8a3kd1.part",
         "..run_state.json.abcdefgh.part",

@@ -25,7 +25,7 @@ from eval_factory.workflows.asking_phase import checked_run
 from eval_factory.workflows.evaluate import launch_record
 from eval_factory.workflows.helm_run import EndedHelmRun, FinishedRun, raise_if_stopped
 from eval_factory.workflows.options import Options
-from eval_factory.workflows.resume import read_state
+from eval_factory.workflows.resume import read_last_run_state
 from facts import says
 from finished_folder import finished_folder
 
@@ -105,7 +105,7 @@ def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(
     monkeypatch.setattr("eval_factory.workflows.resume.git_hash", lambda _: "abc123")
     made = plan({"config.output_dir": str(rundir.root)})
     screen = io.StringIO()
-    state = read_state(rundir)
+    state = read_last_run_state(rundir)
     assert state is not None
     ran = FinishedRun((rundir.root / state.runs[0],), state.run_id, state.wall_s)
     kept = workflow.unchanged_evaluation(context(rundir, screen), made, ran)

@@ -28,7 +28,7 @@ from eval_factory.plan import credentials
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks import custom_benchmark, own_data
 from eval_factory.tasks.framework import DATA_PATH, Task, load_framework
-from eval_factory.workflows.stop_when import faults_of_own_files
+from eval_factory.workflows.stop_when import faults_of_user_files
 from eval_factory.workflows.suite.planned_cells import plan_cells
 
 TYPES = {"benchmark": "custom", "judge_passport": "healthbench"}
@@ -105,7 +105,7 @@ def looked_at(flags: Mapping[str, Any]) -> list[str]:
         try:
             request = Request(flags={**MINIMAL, **flags})
             plan = make_plan(build_evaluation(request, load_framework(), {"OPENAI_API_KEY": "x"}))
-            problems += map(str, faults_of_own_files(plan))
+            problems += map(str, faults_of_user_files(plan))
             if (data_dir := plan.evaluation.run.config.params.extra.data_dir) is not None:
                 read_manifest(Path(data_dir))
         except EvalFactoryError as error:

@@ -25,7 +25,7 @@ from eval_factory.helm.command import model_files
 from eval_factory.helm.names import SETTINGS
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows import prepare as module
-from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data
+from eval_factory.workflows.prepare import data_settings, facts_about_data, find_bundle, place_data
 from eval_factory.workflows.resume import DataRead
 from facts import each_says, says
 from invented_bundle import QUESTIONS, sources
@@ -112,7 +112,7 @@ def test_a_bundle_is_found_and_put_in_its_place(
     here.rundir.create()
     found = find_bundle(here, {})
     assert found is not None
-    assert data_read(context(here.rundir), here, found) == DataRead(bundle=found.record())
+    assert facts_about_data(context(here.rundir), here, found) == DataRead(bundle=found.record())
     with caplog.at_level(logging.INFO, "test"):
         place_data(context(here.rundir), here, found)
     assert (here.rundir.helm / "scenarios/questions/data/set.json").read_bytes() == QUESTIONS
@@ -157,12 +157,12 @@ def test_the_users_own_files_are_known_by_their_content(tmp_path: Path) -> None:
     flags = {"config.type": "shc_bmt_med", "config.params.extra.data_path": str(own)}
     here = plan({"config.output_dir": str(tmp_path / "out"), **flags})
     here.rundir.create()
-    (digest,) = data_read(context(here.rundir), here, None).own_files.values()
+    (digest,) = facts_about_data(context(here.rundir), here, None).own_files.values()
     assert digest == sha256_of(own)
     assert json.loads(here.rundir.own_data.read_text())["data_path"]["sha256"] == digest
     offline = plan(
         {"config.output_dir": str(tmp_path / "out"), **flags, "config.params.extra.offline": True}
     )
-    assert data_read(context(here.rundir), offline, None) == DataRead(
+    assert facts_about_data(context(here.rundir), offline, None) == DataRead(
         own_files={"data_path": digest}
     )

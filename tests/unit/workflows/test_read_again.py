@@ -52,7 +52,7 @@ def test_results_of_one_rule_are_loaded_as_they_are_stored(folder: RunDir, tmp_p
 
 def test_what_a_new_result_is_held_against_is_read_again(folder: RunDir, tmp_path: Path) -> None:
     old = of_an_older_reader(folder, tmp_path / "old")
-    with read_by_one_version([old], VERSION) as load:
+    with read_by_one_version([old], other_version=VERSION) as load:
         assert load(old).result.provenance.reader_version == VERSION
 
 
@@ -65,8 +65,8 @@ def test_a_gate_reads_the_older_one_again(folder: RunDir, tmp_path: Path) -> Non
     loaded = []
 
     @contextmanager
-    def spied(folders: Sequence[Path], beside: int | None = None) -> Iterator[Load]:
-        with read_by_one_version(folders, beside) as load:
+    def spied(folders: Sequence[Path], *, other_version: int | None = None) -> Iterator[Load]:
+        with read_by_one_version(folders, other_version=other_version) as load:
 
             def spy(place: Path | str) -> StoredResult:
                 stored = load(place)
@@ -104,7 +104,7 @@ def test_a_look_is_held_against_a_baseline_that_is_read_again(
     baseline = {"repeats": [{"folder": "baseline/1/1", "runs": [run]}]}
     folders = run_folders_of(panel, [baseline])
     assert folders == [old]
-    with read_by_one_version(folders, VERSION) as load:
+    with read_by_one_version(folders, other_version=VERSION) as load:
         measured = measure(
             panel / "baseline/1/1/model", [Limit("pubmed_qa", "pubmed_qa", None, 0.1)], load
         )

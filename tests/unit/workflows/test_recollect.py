@@ -20,8 +20,8 @@ from eval_factory.demo.example import write_example
 from eval_factory.report.page.document import result_page
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.recollect import (
-    last_state,
     recollected,
+    require_last_run_state,
     stored_evaluation,
     values_at,
     versions_that_differ,
@@ -120,14 +120,14 @@ def test_what_was_recorded_of_a_moved_benchmark_is_still_checked(
 
 @pytest.mark.parametrize("runs", [[], ["../x"], ["/x"], [1], ["helm/runs/s/r", ".."]])
 def test_runs_outside_of_the_folder_are_refused(runs: list[Any], folder: RunDir) -> None:
-    assert last_state(folder).run_id == "run"
+    assert require_last_run_state(folder).run_id == "run"
     state = json.loads(folder.run_state.read_text("utf-8"))
     folder.run_state.write_text(json.dumps({**state, "runs": runs}), "utf-8")
     with pytest.raises(PrerequisiteError, match=naming("must name folders")):
-        last_state(folder)
+        require_last_run_state(folder)
     folder.run_state.write_text("x", "utf-8")
     with pytest.raises(PrerequisiteError, match="cannot be read"):
-        last_state(folder)
+        require_last_run_state(folder)
 
 
 def test_versions_are_compared_one_by_one(folder: RunDir) -> None:

@@ -20,8 +20,8 @@ from eval_factory.scoring import provenance
 from eval_factory.workflows import resume
 from eval_factory.workflows.resume import (
     DataRead,
-    ended_run,
-    read_state,
+    read_last_run_state,
+    state_of_ended_run,
     unchanged_result,
     write_state,
 )
@@ -43,7 +43,7 @@ def plan_of(folder: RunDir, **flags: Any) -> Plan:
 
 def looked_at(folder: RunDir, change: Callable[[], object] = lambda: None, **known: Any) -> Any:
     """Return what the next run finds."""
-    assert read_state(folder) is not None
+    assert read_last_run_state(folder) is not None
     change()
     plan = known.get("plan") or plan_of(folder)
     redactor = known.get("redactor")
@@ -160,7 +160,7 @@ def test_a_key_that_was_not_known_then_is_not_left_where_it_stands(tmp_path: Pat
 
 def test_a_folder_without_checksums_or_of_an_earlier_version(folder: RunDir) -> None:
     plan = plan_of(folder)
-    remembered = read_state(folder)
+    remembered = read_last_run_state(folder)
     assert remembered is not None
     runs = [folder.root / RUN]
     assert unchanged_result(plan, runs, Redactor(), git_hash="abc123") is not None
@@ -212,7 +212,9 @@ def ended(made: Plan, *, complete: bool = True, read: DataRead | None = None) ->
     (run / "stats.json").write_text("[]")
     write_state(
         made.rundir,
-        ended_run(made, [run], run_id="r", wall_s=1.0, complete=complete, data=read or DataRead()),
+        state_of_ended_run(
+            made, [run], run_id="r", wall_s=1.0, complete=complete, data=read or DataRead()
+        ),
     )
     return run
 
@@ -244,8 +246,8 @@ def test_a_run_goes_on_when_more_metrics_can_be_computed(tmp_path: Path) -> None
     """The pictures are there: nothing is asked, and HELM scores them again."""
     made = here(tmp_path)
     ended(made, read=DataRead(uncomputed=("a.B",)))
-    assert resume.finished_run(made, DataRead(uncomputed=("a.B",))) is not None
-    assert resume.finished_run(made, DataRead()) is None
+    assert resume.state_of_finished_run(made, DataRead(uncomputed=("a.B",))) is not None
+    assert resume.state_of_finished_run(made, DataRead()) is None
 
 
 @pytest.mark.parametrize(
@@ -260,11 +262,11 @@ def test_what_is_not_this_run_finished(
         made = here(tmp_path, **{"target.api_endpoint.model_id": "o/m"})
     if why == "another version":
         monkeypatch.setattr(
-            resume, "versions", lambda _upstream: {"eval_factory": "0", "crfm-helm": "0"}
+            resume, "installed_versions", lambda _upstream: {"eval_factory": "0", "crfm-helm": "0"}
         )
     if why == "files are gone":
         (folder / "stats.json").unlink()
-    assert resume.finished_run(made, DataRead()) is None
+    assert resume.state_of_finished_run(made, DataRead()) is None
 
 
 @pytest.mark.parametrize(
@@ -283,6 +285,6 @@ def test_a_finished_run_of_other_data_is_not_finished(
     made = here(tmp_path)
     read = DataRead({"manifest_sha256": "a" * 64, "hub": []}, OWN, all_files=False)
     ended(made, read=read)
-    assert resume.finished_run(made, replace(read, **other)) == (
-        None if other else read_state(made.rundir)
+    assert resume.state_of_finished_run(made, replace(read, **other)) == (
+        None if other else read_last_run_state(made.rundir)
     )

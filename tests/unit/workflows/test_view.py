@@ -22,8 +22,8 @@ from eval_factory.workflows import view, view_site
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.view import HEADERS, PageServer
 from eval_factory.workflows.view_site import (
+    CONTENT_SECURITY_POLICY,
     NO_SCORE,
-    POLICY,
     suite_folder,
     viewed_runs,
     write_run_folders,
@@ -361,7 +361,9 @@ def test_the_page_asks_no_other_host() -> None:
     assert html.count('<script type="module" crossorigin src="./assets/index.js"></script>') == 1
     assert 'href="./assets/index.css"' in html
     assert '<link rel="icon" href="data:," />' in html
-    policy = html.index(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />')
+    policy = html.index(
+        f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}" />'
+    )
     assert html.index("<head>") < policy < html.index("<script"), (
         "a policy holds for what comes behind it"
     )
@@ -369,7 +371,7 @@ def test_the_page_asks_no_other_host() -> None:
 
 
 def test_the_policy_names_no_host_and_no_inline_script() -> None:
-    rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
+    rules = dict(rule.strip().split(" ", 1) for rule in CONTENT_SECURITY_POLICY.split(";"))
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
     assert rules["script-src"] == rules["connect-src"] == rules["font-src"] == "'self'"
     words = set(chain.from_iterable(sources.split() for sources in rules.values()))

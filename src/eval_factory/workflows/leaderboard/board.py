@@ -35,8 +35,8 @@ from eval_factory.workflows.leaderboard.registry import (
     DATA_PATH,
     Entry,
     Leaderboard,
-    of_any_model,
     read_entries,
+    without_models,
 )
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
@@ -127,7 +127,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
         PrerequisiteError: The installed HELM lacks the schema, the conf file is unavailable, or
             every run lacks a prerequisite.
     """
-    leaderboard = registry.find(request.name)
+    leaderboard = registry.find_leaderboard(request.name)
     schema = _schema_of(leaderboard, request)
     # These settings say where the conf file is; its entries are not known yet.
     extra = evaluation_of(request, leaderboard, env, entries=None).extra
@@ -149,7 +149,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
         )
     # Without a text, this is a dry run, which does not download the conf file.
     entries = [] if text is None else read_entries(text, origin)
-    distinct = of_any_model(entries, reasoning=request.reasoning)
+    distinct = without_models(entries, reasoning=request.reasoning)
     chosen = _of_priority(distinct, leaderboard.priority)
     evaluation = evaluation_of(request, leaderboard, env, chosen)
     show_warnings(evaluation, screen)

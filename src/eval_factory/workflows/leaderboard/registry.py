@@ -1,7 +1,7 @@
 """Reads the catalogue of HELM's leaderboards, and finds their schemas and conf files.
 
 The catalogue is `leaderboards.yml`. A conf file lists a leaderboard's run entries for many models;
-`of_any_model` returns the entries without their models.
+`without_models` returns the entries without their models.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def load_catalogue() -> Catalogue:
     return Catalogue.model_validate(packaged("workflows/leaderboard/leaderboards.yml"))
 
 
-def find(name: str) -> Leaderboard:
+def find_leaderboard(name: str) -> Leaderboard:
     """Return the leaderboard with this name.
 
     `medhelm_private` may be followed by the name of an organization: `medhelm_private_stanford`.
@@ -219,7 +219,7 @@ def _read(path: Path) -> str:
 
 # The names of arguments of entries. The entries of a conf file name models in three ways: a group
 # of models (`model=text`), a particular model (`model=openai/gpt-4o,model_deployment=...`), or not
-# at all. `of_any_model` removes `model` and `model_deployment`, because the target of a run
+# at all. `without_models` removes `model` and `model_deployment`, because the target of a run
 # determines its model.
 _MODEL = "model"
 _OUTPUT_LIMIT = "num_output_tokens"
@@ -361,7 +361,7 @@ def _is_list_of_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[Entry]:
+def without_models(entries: Iterable[Entry], *, reasoning: bool = False) -> list[Entry]:
     """Return each entry once, without its model, with the smallest priority number of its copies.
 
     Copies of an entry are the same entry for other models. In MedHELM, the copies for reasoning

@@ -36,7 +36,7 @@ from eval_factory.workflows import view_site
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.board import Board
 from eval_factory.workflows.leaderboard.registry import Entry
-from eval_factory.workflows.resume import read_state
+from eval_factory.workflows.resume import read_last_run_state
 from eval_factory.workflows.suite.planned_cells import redactor_of_all
 from eval_factory.workflows.suite.suite_report import CellReport
 
@@ -99,7 +99,7 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
             return replace(row, state=_LEFT_OUT, reason=f"asks for {modality}"), 0
         return row, cell.exit_code
     result = load_result(cell.folder).result
-    state = read_state(RunDir(cell.folder))
+    state = read_last_run_state(RunDir(cell.folder))
     counts = result.validity.instances
     score = result.scores.get(result.main_metric)
     gaps = None  # a text about the instances without a score
@@ -191,7 +191,7 @@ def board_runs(folder: Path) -> tuple[list[view_site.ViewedRun], str]:
         last_name = list(rows_by_name)[-1]  # `write_rows` adds the leaderboard at the end
         runs = [run for run, _ in runs_in_tables(folder, rows_by_name[last_name])]
         if runs:
-            leaderboard = registry.find(last_name)
+            leaderboard = registry.find_leaderboard(last_name)
             schema = registry.schema_path(leaderboard)
             if schema is not None:
                 return runs, registry.schema_text(leaderboard, schema)
@@ -211,7 +211,7 @@ def runs_in_tables(
         if row.folder is None or row.state != IN_TABLES:
             continue
         run_folder = folder / row.folder
-        state = read_state(RunDir(run_folder))
+        state = read_last_run_state(RunDir(run_folder))
         if state is not None and state.identity == row.identity:
             viewed.append((view_site.viewed_as(run_folder, row.run, row.groups), row))
     return viewed

@@ -34,7 +34,7 @@ from eval_factory.core.safe_files import parse_json
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.runs import Ended, Executor, ExecutorRun, Lost, RunState, Started
 from eval_factory.executors.served import ServedModel, ServerFailedError
-from eval_factory.workflows.resume import read_state
+from eval_factory.workflows.resume import read_last_run_state
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.finished_cells import has_usable_partial_result, is_complete_run
 from eval_factory.workflows.suite.planned_cells import PlannedCell
@@ -47,7 +47,7 @@ from eval_factory.workflows.suite.suite_journal import (
     cell_fields,
 )
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
-from eval_factory.workflows.suite.suite_status import limit_reached
+from eval_factory.workflows.suite.suite_status import reached_limit_text
 
 
 def read_end_record(file: Path) -> Mapping[str, Any]:
@@ -287,7 +287,7 @@ class UnfinishedCell:
 
     def complete_run_id(self) -> str | None:
         """Return the id of the complete run in the cell's folder; None if there is none."""
-        state = read_state(self.planned.plan.rundir)
+        state = read_last_run_state(self.planned.plan.rundir)
         if state is None or not state.complete:
             return None
         return state.run_id
@@ -620,7 +620,7 @@ class CellLoop:
         if self.tracker is not None and self.work.stopped is None:
             spent = self.tracker.spent
             seconds = self.tracker.seconds_left
-            reached = limit_reached(self.work.suite.budget, spent, seconds)
+            reached = reached_limit_text(self.work.suite.budget, spent, seconds)
             if reached is not None:
                 self.work.journal.say(f"{reached}: no more cells are started")
                 self.work.stopped = f"not started: {reached}"

@@ -25,7 +25,7 @@ from eval_factory.core.this_process import collect_rarely, end_with_parent, inte
 from eval_factory.core.urls import SERVED_AT
 from eval_factory.executors.runs import RUN_JSON, ExecutorRun
 from eval_factory.workflows.evaluate import evaluate
-from eval_factory.workflows.options import Options, code_of_error, end_record, failure_record
+from eval_factory.workflows.options import Options, end_record, exit_code_of_error, failure_record
 
 
 def run_cell(run: ExecutorRun, screen: TextIO) -> int:
@@ -48,7 +48,7 @@ def run_cell(run: ExecutorRun, screen: TextIO) -> int:
         record = end_record(evaluated)
         screen.write(f"{evaluated.summary}\n")
     except BaseException as error:
-        record = failure_record(error, code_of_error(error))
+        record = failure_record(error, exit_code_of_error(error))
         screen.write(f"{record['error']['message']}\n")
         if record["exit_code"] == DEFECT_EXIT_CODE:
             show_defect(error, screen)

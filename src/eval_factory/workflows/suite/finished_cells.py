@@ -29,7 +29,12 @@ from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, leaves_of
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.journal import read_roles
 from eval_factory.scoring.reportable import why_not_reportable
-from eval_factory.workflows.resume import DataRead, finished_run, is_of_current_version, read_state
+from eval_factory.workflows.resume import (
+    DataRead,
+    is_of_current_version,
+    read_last_run_state,
+    state_of_finished_run,
+)
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 
 READ_WHEN_COLLECTED = frozenset(
@@ -70,7 +75,7 @@ def finished_result(plan: Plan) -> FinishedResult | None:
     another value.
     """
     # `DataRead()` has the facts of a run that reads neither a data bundle nor the user's files.
-    if reads_own_data(plan) or finished_run(plan, DataRead()) is None:
+    if reads_local_data(plan) or state_of_finished_run(plan, DataRead()) is None:
         return None
     try:
         stored = load_result(plan.rundir.root)
@@ -83,7 +88,7 @@ def finished_result(plan: Plan) -> FinishedResult | None:
     return FinishedResult(why_not_reportable(stored.result, minimum))
 
 
-def reads_own_data(plan: Plan) -> bool:
+def reads_local_data(plan: Plan) -> bool:
     """Return True if the run reads local data, which may have changed since the last run."""
     extra = plan.evaluation.extra
     return bool(
@@ -100,13 +105,13 @@ def is_complete_run(plan: Plan) -> bool:
 
     If the data are unchanged, a process of this cell then sends no request.
     """
-    state = read_state(plan.rundir)
+    state = read_last_run_state(plan.rundir)
     return state is not None and state.complete and state.identity == plan.identity
 
 
 def has_partial_result(rundir: RunDir, identity: str) -> bool:
     """Return True if the folder holds a partial result of the run with this identity."""
-    state = read_state(rundir)
+    state = read_last_run_state(rundir)
     is_partial = state is not None and not state.complete and state.identity == identity
     return is_partial and rundir.evaluation_config.is_file()
 
@@ -141,7 +146,7 @@ def settings_of_result(config: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
+def find_finished_runs(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
     """Find the output folders of complete runs of this version in and below these folders.
 
     Returns:
@@ -158,7 +163,7 @@ def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
             rundir = RunDir(Path(parent))
             if rundir.run_state.name in files:
                 subfolders.clear()  # an output folder contains no other output folder
-                state = read_state(rundir)
+                state = read_last_run_state(rundir)
                 if state is not None and state.complete and is_of_current_version(state):
                     folders_of_identity[state.identity] = (
                         *folders_of_identity.get(state.identity, ()),
@@ -169,7 +174,9 @@ def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
     return folders_of_identity
 
 
-def source_for(plan: Plan, folders_of_identity: Mapping[str, tuple[Path, ...]]) -> Path | None:
+def find_run_to_copy(
+    plan: Plan, folders_of_identity: Mapping[str, tuple[Path, ...]]
+) -> Path | None:
     """Return an output folder, other than the cell's own, with a complete run of this plan.
 
     Returns None if no other folder contains a complete run of the plan.
@@ -227,7 +234,7 @@ def copy_finished_run(source: Path, target: Path, suite: SuiteDir) -> bool:
     return True
 
 
-def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Spending:
+def total_spending(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Spending:
     """Return the total spending of these cells in all invocations.
 
     `say` gets a warning about each cell whose spending cannot be read.

@@ -38,7 +38,7 @@ from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, Endpoin
 from eval_factory.workflows.suite.finished_cells import (
     groups_that_answered,
     is_complete_run,
-    spent_before,
+    total_spending,
 )
 from eval_factory.workflows.suite.planned_cells import (
     PlannedCell,
@@ -214,7 +214,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], server: ServedModel | No
             probe.probe_all(cells)
         tracker = None
         if suite.budget:  # the suite has a limit
-            spent = spent_before(work.cells, say)  # in this and in earlier invocations
+            spent = total_spending(work.cells, say)  # in this and in earlier invocations
             tracker = SpendingTracker(suite.budget, spent, began=work.began)
         limit_server = stack.enter_context(LimitServer(limits_by_name, tracker))
         limits = {}

@@ -199,7 +199,7 @@ def refuse_unready(cells: Sequence[CheckedCell]) -> None:
         ConfigError: the configuration of a cell is wrong.
         PrerequisiteError: a prerequisite of a cell is missing.
     """
-    refuse_wrong(cells)
+    refuse_wrong_configs(cells)
     missing = missing_prerequisites(cells)
     if missing:
         raise PrerequisiteError("\n".join([*missing, "nothing was asked"]))
@@ -210,10 +210,10 @@ def missing_prerequisites(cells: Sequence[CheckedCell]) -> list[str]:
     missing: list[tuple[Cell, str]] = []
     for checked in cells:
         missing += [(checked.cell, text) for text in checked.missing]
-    return grouped(cells, missing)
+    return lines_with_cell_names(cells, missing)
 
 
-def refuse_wrong(cells: Sequence[CheckedCell]) -> None:
+def refuse_wrong_configs(cells: Sequence[CheckedCell]) -> None:
     """Check the configurations of all cells.
 
     Raises:
@@ -223,10 +223,12 @@ def refuse_wrong(cells: Sequence[CheckedCell]) -> None:
     for checked in cells:
         problems += [(checked.cell, text) for text in checked.problems]
     if problems:
-        raise ConfigError(grouped(cells, problems))
+        raise ConfigError(lines_with_cell_names(cells, problems))
 
 
-def grouped(cells: Sequence[CheckedCell], texts: Iterable[tuple[Cell, str]]) -> list[str]:
+def lines_with_cell_names(
+    cells: Sequence[CheckedCell], texts: Iterable[tuple[Cell, str]]
+) -> list[str]:
     """Return each text once, preceded by the names of the cells to which the text applies."""
     cells_by_text: dict[str, list[Cell]] = {}
     for cell, text in texts:
@@ -288,10 +290,10 @@ def plan_cells(suite: Suite, env: Mapping[str, str]) -> tuple[PlannedCell, ...]:
     cells = checked_cells(suite, env)
     refuse_unready(cells)
     refuse_unknown_prices(suite, cells)
-    return planned_of(suite, cells)
+    return planned_cells_of(suite, cells)
 
 
-def planned_of(suite: Suite, cells: Iterable[CheckedCell]) -> tuple[PlannedCell, ...]:
+def planned_cells_of(suite: Suite, cells: Iterable[CheckedCell]) -> tuple[PlannedCell, ...]:
     """Return the cells that have a plan, each with its limit group."""
     planned = []
     for number, checked in enumerate(cells):

@@ -20,15 +20,15 @@ from eval_factory.core.errors import (
 from eval_factory.core.this_process import ignore_sighup
 from eval_factory.helm.picture_metrics import uncomputed_metric_lines
 from eval_factory.scoring.reportable import failure_in
-from eval_factory.workflows.options import code_of_error
+from eval_factory.workflows.options import exit_code_of_error
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.finished_cells import (
     FinishedResult,
     copy_finished_run,
-    finished_below,
+    find_finished_runs,
+    find_run_to_copy,
     finished_result,
     has_usable_partial_result,
-    source_for,
 )
 from eval_factory.workflows.suite.planned_cells import (
     PlannedCell,
@@ -78,14 +78,14 @@ def run_suite(
             "run_suite: --fresh ignores earlier results and --reuse adopts them: use only one"
         )
     executor = EXECUTORS[suite.executor]
-    executor.refuse(suite, env)
+    executor.refuse_unsupported(suite, env)
     # The cells are planned before the folder is made: a suite that cannot start leaves no folder.
     cells = plan_cells(suite, env)
     plans = [planned.plan for planned in cells]
     for line in uncomputed_metric_lines(plans, env):
         screen.say(line)
     refuse_unreadable_results(suite)
-    folders_of_identity = finished_below(options.reuse)
+    folders_of_identity = find_finished_runs(options.reuse)
     with locked(suite.folder):
         write_configs(suite)
         redactor = redactor_of_all(plans, env)
@@ -126,7 +126,7 @@ def collect_finished(work: Work, folders_of_identity: Mapping[str, tuple[Path, .
         result = finished_result(planned.plan)
         source = None
         if result is None:
-            source = source_for(planned.plan, folders_of_identity)
+            source = find_run_to_copy(planned.plan, folders_of_identity)
         if source is not None:
             was_copied = copy_finished_run(source, planned.plan.rundir.root, work.suite.folder)
             if not was_copied:
@@ -185,7 +185,9 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
         reports, table_error = write_table([*reports_of_runs, *work.reused], suite.folder)
     except Exception as error:
         # without this event, the suite would count as killed
-        work.journal.record(SUITE_ENDED, status=RunStatus.PARTIAL, exit_code=code_of_error(error))
+        work.journal.record(
+            SUITE_ENDED, status=RunStatus.PARTIAL, exit_code=exit_code_of_error(error)
+        )
         raise
     # `write_table` changes the report of a cell whose result cannot be read: record its end again.
     # The reports of reused results, which come last, are not recorded again.
@@ -204,5 +206,5 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     is_complete = table_error is None and all(cell.status == RunStatus.COMPLETE for cell in reports)
     status = RunStatus.COMPLETE if is_complete else RunStatus.PARTIAL
     work.journal.record(SUITE_ENDED, status=status, exit_code=code)
-    summary = summary_of(reports, suite.folder, stopped=work.stopped, no_table=table_error)
+    summary = summary_of(reports, suite.folder, stopped=work.stopped, table_error=table_error)
     return SuiteReport(suite.folder, reports, exit_code=code, status=status, summary=summary)

@@ -28,17 +28,17 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.reader import load_result
 from eval_factory.report.summary import result_summary
 from eval_factory.scoring.reportable import why_not_reportable
-from eval_factory.workflows.context import claim, redactor_of, show_warnings
+from eval_factory.workflows.context import claim_output_folder, redactor_of, show_warnings
 from eval_factory.workflows.evaluate import evaluate
 from eval_factory.workflows.evaluated import Evaluated
 from eval_factory.workflows.options import Options, Submitted
-from eval_factory.workflows.suite.planned_cells import checked_cells, planned_of
+from eval_factory.workflows.suite.planned_cells import checked_cells, planned_cells_of
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.slurm_suite import script_lines
 from eval_factory.workflows.suite.suite_journal import ScreenLines
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-TARGET = "model"  # the name of the only target of the suite
+TARGET_NAME = "model"  # the name of the only target of the suite
 # the error that `run_as_job` raises for the exit code of the cell
 _ERROR_OF_EXIT_CODE = {
     error.exit_code: error
@@ -74,7 +74,7 @@ def run_as_job(
         )
     plan = make_plan(evaluation)
     suite = suite_of(evaluation, plan, env)
-    claim(plan.rundir)
+    claim_output_folder(plan.rundir)
     folder = RunSuiteDir(suite.folder.root)
     # A wave is a submitted job array. It is open while its tasks may still be in Slurm: a task may
     # then have locked the folder.
@@ -144,7 +144,7 @@ def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suit
         EXECUTOR: SLURM,
         SLURM: run[SLURM],
         "evaluations": [{**entry, "params": config.get("params")}],
-        "targets": [{"name": TARGET, "api_endpoint": run["target"]["api_endpoint"]}],
+        "targets": [{"name": TARGET_NAME, "api_endpoint": run["target"]["api_endpoint"]}],
     }
     return build_suite(path=None, document={TOP: section}, env=env)
 
@@ -170,4 +170,4 @@ def job_script(evaluation: Evaluation, env: Mapping[str, str]) -> Iterator[str]:
         ConfigError: Slurm jobs cannot run this evaluation.
     """
     suite = suite_of(evaluation, make_plan(evaluation), env)
-    yield from script_lines(suite, planned_of(suite, checked_cells(suite, env)), env)
+    yield from script_lines(suite, planned_cells_of(suite, checked_cells(suite, env)), env)

@@ -184,7 +184,7 @@ class SlurmInvocation:
 
     def _submit(self, cells: Sequence[PlannedCell]) -> None:
         """Write the run config of each cell, and submit the cells."""
-        runs = runs_of(cells, self.work.suite, self.slurm_runs.store, self.work.options)
+        runs = executor_runs_of(cells, self.work.suite, self.slurm_runs.store, self.work.options)
         # Several job arrays may share the limits of an endpoint, and run at the same time. Arrays
         # that `begin` splits, because Slurm limits their size, are counted as one array here.
         group_of_each_array = [
@@ -292,7 +292,7 @@ def script_lines(
     """
     refuse_unsupported_by_slurm(suite, env)
     store = SlurmStore(suite.folder)
-    runs = runs_of(cells, suite, store, SuiteOptions())
+    runs = executor_runs_of(cells, suite, store, SuiteOptions())
     yield (
         "\n# batch scripts for a suite without earlier results; "
         "run_suite writes them and passes each to sbatch"
@@ -308,7 +308,7 @@ def script_lines(
         yield script.rstrip("\n")
 
 
-def runs_of(
+def executor_runs_of(
     cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, options: SuiteOptions
 ) -> list[ExecutorRun]:
     """Return the run of each cell, with all that an executor needs to start the run."""

@@ -32,13 +32,13 @@ from eval_factory.executors.progress import EventTail
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.field_differences import differences_of_files
 from eval_factory.report.reader import load_result
-from eval_factory.workflows.resume import read_state
+from eval_factory.workflows.resume import read_last_run_state
 from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.finished_cells import (
     finished_result,
     has_partial_result,
     is_complete_run,
-    reads_own_data,
+    reads_local_data,
 )
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells
 from eval_factory.workflows.suite.suite_journal import CellState, suite_state_of
@@ -122,7 +122,7 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
             "run 'eval-factory run_suite'"
         )
     suite = _suite_of(folder, env)
-    status = suite_status.status_of(folder)
+    status = suite_status.read_suite_status(folder)
     reported = {cell.name: cell for cell in status.cells}
     checks = []
     for checked_cell in checked_cells(suite, env):
@@ -143,7 +143,7 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     return SuiteCheck(
         folder,
         tuple(checks),
-        command=suite_status.same_command(status),
+        command=suite_status.resume_command(status),
         running=status.state == suite_status.RUNNING,
         in_table=0.0 < newest_result_time <= table_time,
         altered=altered,
@@ -202,7 +202,7 @@ def _status_in_folder(plan: Plan) -> tuple[RunStatus, str | None]:
         return RunStatus.COMPLETE, f"not reportable: {reason}"
     # `finished_result` returns None for every run that reads the user's data: the data may have
     # changed after a complete run.
-    if is_complete_run(plan) and reads_own_data(plan):
+    if is_complete_run(plan) and reads_local_data(plan):
         return (
             RunStatus.COMPLETE,
             "the cell reads data of your own: run_suite checks whether the data have changed",
@@ -216,7 +216,7 @@ def _status_in_folder(plan: Plan) -> tuple[RunStatus, str | None]:
         gaps = f"{counts.requested - counts.scored} of {counts.requested} instances have no score"
         return RunStatus.PARTIAL, gaps
     # A run deletes the old state before it asks, and writes the new state after its result.
-    if read_state(plan.rundir) is None and result.provenance.run_identity == plan.identity:
+    if read_last_run_state(plan.rundir) is None and result.provenance.run_identity == plan.identity:
         return RunStatus.MISSING, "the run was stopped while it wrote its result"
     return RunStatus.MISSING, "the result in its folder is of another configuration or version"
 
@@ -292,7 +292,7 @@ def _compare_with_configuration(folder: SuiteDir, cells: Sequence[FinishedCell])
     for name, checked_cell in configured.items():
         last_run = None
         if status_in_table.get(name) == RunStatus.COMPLETE:
-            last_run = read_state(RunDir(checked_cell.cell.folder))
+            last_run = read_last_run_state(RunDir(checked_cell.cell.folder))
         if checked_cell.plan is None:
             notes.append(
                 f"{name}: the configuration of the cell was not compared: "

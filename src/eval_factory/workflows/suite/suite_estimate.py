@@ -19,15 +19,15 @@ from eval_factory.workflows.estimate import (
     Total,
     estimate,
     estimate_text,
-    own_scenarios,
     prompt_sizes,
+    scenarios_of_earlier_runs,
     sum_or_none,
 )
 from eval_factory.workflows.suite.planned_cells import (
     checked_cells,
     missing_prerequisites,
-    planned_of,
-    refuse_wrong,
+    planned_cells_of,
+    refuse_wrong_configs,
 )
 
 
@@ -52,7 +52,7 @@ class SharedSizes:
         """
         configuration = plan.evaluation.run.config.model_dump_json(exclude={"output_dir"})
         sizes = self._sizes_of.get(configuration)
-        if sizes is None or (sizes.requests is None and own_scenarios(plan).is_dir()):
+        if sizes is None or (sizes.requests is None and scenarios_of_earlier_runs(plan).is_dir()):
             sizes = self._measure(plan, env)
             self._sizes_of[configuration] = sizes
         return sizes
@@ -150,12 +150,12 @@ def estimate_suite(
         ConfigError: the configuration of a cell is wrong.
     """
     cells = checked_cells(suite, env)
-    refuse_wrong(cells)
+    refuse_wrong_configs(cells)
     for text in missing_prerequisites(cells):
         say(f"warning: a run would stop: {text}")
     estimates = []
     shared_sizes = SharedSizes()
-    for planned in planned_of(suite, cells):
+    for planned in planned_cells_of(suite, cells):
         say(f"looking at {planned.cell.name} ...")
         # `quick`: no requests are prepared for a task whose typical sizes are known
         estimated = estimate(planned.plan.evaluation, env, measure=shared_sizes, quick=True)

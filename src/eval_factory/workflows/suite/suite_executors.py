@@ -23,7 +23,7 @@ class SuiteExecutor(Protocol):
     The `/` in a signature lets a class choose other names for parameters that it does not use.
     """
 
-    def refuse(self, suite: Suite, env: Mapping[str, str]) -> None:
+    def refuse_unsupported(self, suite: Suite, env: Mapping[str, str]) -> None:
         """Check that this executor supports all settings of the suite.
 
         `env`: the environment variables, which may contain secrets.
@@ -58,7 +58,7 @@ class SuiteExecutor(Protocol):
 class LocalExecutor:
     """Runs cells on this machine, each in a process of its own."""
 
-    def refuse(self, suite: Suite, env: Mapping[str, str]) -> None:
+    def refuse_unsupported(self, suite: Suite, env: Mapping[str, str]) -> None:
         """Accept every suite: this machine supports all settings."""
 
     def run(self, work: Work) -> None:
@@ -89,7 +89,7 @@ class LocalExecutor:
 class SlurmExecutor:
     """Runs cells as Slurm jobs."""
 
-    def refuse(self, suite: Suite, env: Mapping[str, str]) -> None:
+    def refuse_unsupported(self, suite: Suite, env: Mapping[str, str]) -> None:
         """Raise ConfigError if Slurm jobs cannot follow a setting of the suite."""
         from eval_factory.workflows.suite.slurm_suite import refuse_unsupported_by_slurm
 

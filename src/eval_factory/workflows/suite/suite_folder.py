@@ -73,7 +73,7 @@ def find_suite(path: Path) -> SuiteDir:
 MAX_LOCK_WAIT_S = 1.0
 """The time that `locked` waits for the lock before it reports that the suite is in use, in seconds.
 
-A process that only checks whether the suite runs (`holder_now`) has the lock for an instant.
+A process that only checks whether the suite runs (`find_lock_holder`) has the lock for an instant.
 """
 
 
@@ -144,7 +144,7 @@ def _is_lock_acquired(descriptor: int, folder: SuiteDir) -> bool:
 UNKNOWN_HOLDER = Holder(pid=0, host="", since="")
 
 
-def holder_now(folder: SuiteDir) -> Holder | None:
+def find_lock_holder(folder: SuiteDir) -> Holder | None:
     """Return the process that works on the suite; None if no process does.
 
     Also returns None if the process that acquired the lock was killed on this machine, but one of
@@ -211,7 +211,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
     if store.exists():
         had_jobs = bool(task_of_each_run(slurm.queue(), store.waves()))
         SlurmRuns(folder, slurm, say=say).end()
-    if (holder := holder_now(folder)) is None:
+    if (holder := find_lock_holder(folder)) is None:
         return had_jobs
     pid = holder.pid
     if holder == UNKNOWN_HOLDER:
@@ -252,7 +252,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
 
 def _works_on(pid: int, folder: SuiteDir) -> bool:
     """Return True if the process with this id works on the suite now."""
-    holder = holder_now(folder)
+    holder = find_lock_holder(folder)
     return holder is not None and holder.pid == pid
 
 

@@ -22,13 +22,13 @@ from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
     PlannedCell,
     checked_cells,
-    grouped,
     limits_of,
+    lines_with_cell_names,
     missing_prerequisites,
-    planned_of,
+    planned_cells_of,
     redactor_of_all,
     refuse_unknown_prices,
-    refuse_wrong,
+    refuse_wrong_configs,
 )
 from eval_factory.workflows.suite.suite_executors import EXECUTORS
 
@@ -102,9 +102,9 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
             cells.
     """
     cells = checked_cells(suite, env)
-    refuse_wrong(cells)
+    refuse_wrong_configs(cells)
     refuse_unknown_prices(suite, cells)
-    planned = planned_of(suite, cells)
+    planned = planned_cells_of(suite, cells)
     lines = list(_lines(suite, cells, planned, debug=debug))
     plans = [planned_cell.plan for planned_cell in planned]
     for line in uncomputed_metric_lines(plans, env):
@@ -178,10 +178,10 @@ def _key_and_note_lines(
         notes += [(planned_cell.cell, text) for text in evaluation.warnings]
         notes += [(planned_cell.cell, text) for text in evaluation.task.about.notes]
     yield "\n# keys"
-    yield from (f"#   {line}" for line in grouped(cells, keys))
+    yield from (f"#   {line}" for line in lines_with_cell_names(cells, keys))
     if notes:
         yield "\n# notes"
-        yield from (f"#   {note}" for note in grouped(cells, notes))
+        yield from (f"#   {note}" for note in lines_with_cell_names(cells, notes))
 
 
 def _cell_lines(

@@ -162,7 +162,7 @@ def summary_of(
     folder: SuiteDir,
     *,
     stopped: str | None = None,
-    no_table: str | None = None,
+    table_error: str | None = None,
 ) -> str:
     """Return the text that is shown below the list of cells.
 
@@ -170,7 +170,7 @@ def summary_of(
         cells: the reports of all cells.
         folder: the folder of the suite.
         stopped: why cells were not started; None if all cells could be started.
-        no_table: why the table could not be written; None if the table was written.
+        table_error: why the table could not be written; None if the table was written.
     """
     counts = Counter(cell.status for cell in cells)
     collected = sum(cell.collected for cell in cells)
@@ -194,7 +194,7 @@ def summary_of(
         if stopped is not None:
             lines.append(stopped)
         lines += _next_steps(cells, counts, folder, stopped)
-    return "\n".join([*lines, no_table or f"table: {folder.results_md}"])
+    return "\n".join([*lines, table_error or f"table: {folder.results_md}"])
 
 
 def _next_steps(

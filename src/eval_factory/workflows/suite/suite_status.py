@@ -31,8 +31,8 @@ from eval_factory.executors.progress import EventTail, progress_text
 from eval_factory.executors.runs import ExecutorRun, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, RunEnd, SlurmRuns, Wave, cell_of
-from eval_factory.workflows.options import numbers_of
-from eval_factory.workflows.suite.suite_folder import holder_now
+from eval_factory.workflows.options import score_fields
+from eval_factory.workflows.suite.suite_folder import find_lock_holder
 from eval_factory.workflows.suite.suite_journal import (
     STATUSES,
     CellState,
@@ -156,7 +156,7 @@ class CellFigures:
             result.task,
             result.main_metric,
             # the fields `value`, `ci_low`, `ci_high` and `n`
-            **numbers_of(result.scores.get(result.main_metric)),
+            **score_fields(result.scores.get(result.main_metric)),
             reportable=result.reportable,
             identity=result.provenance.run_identity,
             doubt=doubt,
@@ -251,7 +251,7 @@ class SuiteReader:
         """Read what is new, and return the current status."""
         # The lock is checked before the events are read: if the lock is free, its last holder has
         # written all events.
-        holder = holder_now(self.folder)
+        holder = find_lock_holder(self.folder)
         for event in self._tail.read_new_events():
             self._state.update(event)
         start_event = self._state.started or {}
@@ -287,7 +287,7 @@ class SuiteReader:
         longer contain the result of the last event.
         """
         folder = self.folder.cell(cell_state.target, cell_state.evaluation)
-        spent = self.spent(folder, cell_state.status)
+        spent = self.read_spending(folder, cell_state.status)
         cell = CellStatus(**vars(cell_state), folder=folder, spent=spent)
         if cell.status == RunStatus.RUNNING:
             # if the start of the attempt is unknown, all events in the cell's folder count
@@ -314,7 +314,7 @@ class SuiteReader:
         self._followed[cell.name] = followed._replace(progress=progress)
         return progress
 
-    def spent(self, folder: Path, status: str) -> Spending:
+    def read_spending(self, folder: Path, status: str) -> Spending:
         """Return the total spending of all runs in this output folder.
 
         The cost includes only requests whose price was recorded with them. `status`: the status of
@@ -416,11 +416,11 @@ def _with_unrecorded_end(cell: CellStatus) -> CellStatus:
     The suite was then killed before it could record the end of the run.
     """
     # imported here, because cells are rarely missing
-    from eval_factory.workflows.resume import read_state
+    from eval_factory.workflows.resume import read_last_run_state
 
     if cell.identity is None:
         return cell
-    last_run = read_state(RunDir(cell.folder))
+    last_run = read_last_run_state(RunDir(cell.folder))
     if last_run is None or last_run.identity != cell.identity:
         return cell
     if last_run.complete:
@@ -434,7 +434,7 @@ def _with_figures(cell: CellStatus) -> CellStatus:
     The cell is missing if its folder no longer contains the result of its last run.
     """
     written = modified_at(RunDir(cell.folder).evaluation_config)
-    figures: CellFigures | None = _cached_read(figures_of, cell.folder, written)
+    figures: CellFigures | None = _cached_read(read_cell_figures, cell.folder, written)
     if cell.identity is None:  # the event named no identity: every result is accepted
         return replace(cell, figures=figures)
     if figures is not None and figures.identity == cell.identity:
@@ -479,12 +479,12 @@ def _cached_read(read: Callable[[Path], Any], path: Path, _stamp: object) -> Any
     return read(path)
 
 
-def status_of(folder: SuiteDir) -> SuiteStatus:
+def read_suite_status(folder: SuiteDir) -> SuiteStatus:
     """Return the current status of the suite in this folder."""
     return SuiteReader(folder).read_status()
 
 
-def figures_of(folder: Path) -> CellFigures | None:
+def read_cell_figures(folder: Path) -> CellFigures | None:
     """Return the figures of the result in the folder; None if there is no readable result."""
     # imported here, for the status is mostly read while no cell has ended
     from eval_factory.report.reader import load_result
@@ -528,7 +528,7 @@ def modified_at(path: Path) -> float:
         return 0.0
 
 
-def same_command(status: SuiteStatus) -> str:
+def resume_command(status: SuiteStatus) -> str:
     """Return the command that continues the suite, with the current path of the suite's folder."""
     folder = status.folder
     command = "run_suite"
@@ -543,7 +543,7 @@ def same_command(status: SuiteStatus) -> str:
     )
 
 
-def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
+def reached_limit_text(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
     """Return a text that names the limit of the budget that is reached; None if none is reached.
 
     `seconds_left`: the seconds that are left of `max_wall_s`; None if this limit is not set.
@@ -563,7 +563,7 @@ def status_document(status: SuiteStatus) -> dict[str, Any]:
     return {
         "suite": str(status.folder.root),
         **{name: getattr(status, name) for name in names},
-        "command": same_command(status),
+        "command": resume_command(status),
         "complete": status.is_complete,
         "total": len(status.cells),
         "counts": status.counts,

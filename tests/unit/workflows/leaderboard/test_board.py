@@ -22,7 +22,7 @@ from eval_factory.workflows.leaderboard.board import (
     LeaderboardRequest,
     make_board,
 )
-from eval_factory.workflows.leaderboard.registry import find
+from eval_factory.workflows.leaderboard.registry import find_leaderboard
 from facts import naming, says
 
 GPT = "openai/gpt-4o-2024-05-13"
@@ -194,7 +194,7 @@ def test_another_version_of_helm_runs_no_entry(
 
 
 def test_parameters_are_the_leaderboards_and_the_users(tmp_path: Path) -> None:
-    row = find("classic_before_0_2_4")
+    row = find_leaderboard("classic_before_0_2_4")
     (plan,) = plans(board(tmp_path, "pubmed_qa:model=text", name=row.name)).values()
     params = plan.evaluation.run.config.params
     assert (params.limit_samples, params.extra.num_train_trials) == (
@@ -269,8 +269,8 @@ def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
 def test_what_nobody_can_run_is_refused_but_for_another_conf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pictures = find("lite").model_copy(update={"lacks": "pictures"})
-    monkeypatch.setattr(registry, "find", lambda _name: pictures)
+    pictures = find_leaderboard("lite").model_copy(update={"lacks": "pictures"})
+    monkeypatch.setattr(registry, "find_leaderboard", lambda _name: pictures)
     with pytest.raises(ConfigError, match=naming("helm's")):
         board(tmp_path, "pubmed_qa:model=text", config=extra(upstream="medhelm"))
     with pytest.raises(ConfigError, match=naming("lite", "pictures")):

@@ -13,7 +13,7 @@ import yaml
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.workflows.leaderboard import registry
-from eval_factory.workflows.leaderboard.registry import Entry, of_any_model, read_entries
+from eval_factory.workflows.leaderboard.registry import Entry, read_entries, without_models
 from facts import each_says, naming, says
 
 
@@ -28,19 +28,19 @@ def test_finding() -> None:
         "schema_of_next_year.yaml: HELM" in line and "not have this file" in line
         for line in row.need_lines()
     )
-    assert registry.find("AIR-Bench").name == "air_bench"
-    assert registry.find("classic-before-0.2.4").num_train_trials == 3
-    stanford = registry.find("medhelm_private_stanford")
+    assert registry.find_leaderboard("AIR-Bench").name == "air_bench"
+    assert registry.find_leaderboard("classic-before-0.2.4").num_train_trials == 3
+    stanford = registry.find_leaderboard("medhelm_private_stanford")
     assert (stanford.name, stanford.conf) == (
         "medhelm_private_stanford",
         "run_entries_medhelm_private_stanford.conf",
     )
     assert not stanford.needs_organization
-    assert registry.find("medhelm-private").needs_organization
+    assert registry.find_leaderboard("medhelm-private").needs_organization
     with pytest.raises(ConfigError, match="did you mean 'safety'"):
-        registry.find("safty")
+        registry.find_leaderboard("safty")
     with pytest.raises(ConfigError, match=naming("'medhelm_private_../x'")):
-        registry.find("medhelm_private_../x")
+        registry.find_leaderboard("medhelm_private_../x")
 
 
 def test_what_is_mended_of_a_schema_stands_in_it() -> None:
@@ -57,8 +57,8 @@ def test_what_is_mended_of_a_schema_stands_in_it() -> None:
 
 def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
     """Of SLPHelm it has others, and HELM's tables of it are empty."""
-    row = registry.find("slphelm")
-    lite = registry.find("lite")
+    row = registry.find_leaderboard("slphelm")
+    lite = registry.find_leaderboard("lite")
     file = registry.schema_path(row)
     of_lite = registry.schema_path(lite)
     assert file
@@ -78,8 +78,8 @@ def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
         assert main in metrics
 
 
-LITE = registry.find("lite")
-WITHOUT_ORGANIZATION = registry.find("medhelm_private")
+LITE = registry.find_leaderboard("lite")
+WITHOUT_ORGANIZATION = registry.find_leaderboard("medhelm_private")
 ADDRESS = f"https://raw.githubusercontent.com/stanford-crfm/helm/v1.2.3/src/helm/benchmark/presentation/{LITE.conf}"
 HINT = (
     "copy the conf to this machine, and give it with --conf FILE (or --data_dir DIR, with "
@@ -196,16 +196,16 @@ entries: [
 def descriptions(text: str, *, reasoning: bool = False) -> list[str]:
     return [
         entry.description
-        for entry in of_any_model(read_entries(text, "x.conf"), reasoning=reasoning)
+        for entry in without_models(read_entries(text, "x.conf"), reasoning=reasoning)
     ]
 
 
 def test_an_entry_per_model_becomes_one_with_the_lowest_priority_number() -> None:
     of_two = [f"second:subject={subject},data_path=/no/such/folder/" for subject in "xy"]
     assert descriptions(MEDHELM) == ["first", *of_two]
-    assert [entry.priority for entry in of_any_model(read_entries(MEDHELM, "x"))] == [1, 1, 1]
+    assert [entry.priority for entry in without_models(read_entries(MEDHELM, "x"))] == [1, 1, 1]
     always = [Entry("a", (("model", "x/y"),), 3), Entry("a", (("model", "x/z"),), None)]
-    (entry,) = of_any_model(always)
+    (entry,) = without_models(always)
     assert entry.priority is None
 
 
@@ -215,8 +215,8 @@ def test_the_entries_of_reasoning_models() -> None:
         Entry("a", (("num_output_tokens", "4000"), ("model", "x/y"))),
         Entry("a", (("model", "x/z"),)),
     ]
-    assert of_any_model(backwards)[0].description == "a"
-    assert of_any_model(backwards, reasoning=True)[0].argument("num_output_tokens") == "4000"
+    assert without_models(backwards)[0].description == "a"
+    assert without_models(backwards, reasoning=True)[0].argument("num_output_tokens") == "4000"
 
 
 def test_groups_of_models_are_one_model_and_nothing_else_changes() -> None:
@@ -230,13 +230,13 @@ def test_order_of_arguments_is_no_difference_but_groups_are() -> None:
         Entry("a", (("x", "1"), ("model", "text"))),
         Entry("a", (("model", "text"), ("x", "1"))),
     ]
-    assert len(of_any_model(same)) == 1
-    assert len(of_any_model([Entry("a", (), 1), Entry("a", (), 1, ("g",))])) == 2
+    assert len(without_models(same)) == 1
+    assert len(without_models([Entry("a", (), 1), Entry("a", (), 1, ("g",))])) == 2
 
 
 def test_an_entry_that_stands_for_several_runs_is_one_for_each() -> None:
     several = Entry("a", (("x", "1"), ("max_train_instances", "melt"), ("model", "text")), 2)
-    found = of_any_model([several, Entry("a", (("x", "1"), ("max_train_instances", "5")), 1)])
+    found = without_models([several, Entry("a", (("x", "1"), ("max_train_instances", "5")), 1)])
     assert [(entry.description, entry.priority) for entry in found] == [
         ("a:x=1,max_train_instances=0", 2),
         ("a:x=1,max_train_instances=1", 2),

@@ -11,11 +11,11 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, make_plan
 from eval_factory.report.checksums import read_checksums
-from eval_factory.workflows.resume import DataRead, ended_run, write_state
+from eval_factory.workflows.resume import DataRead, state_of_ended_run, write_state
 from eval_factory.workflows.suite import finished_cells
 from eval_factory.workflows.suite.finished_cells import (
     copy_finished_run,
-    finished_below,
+    find_finished_runs,
     finished_result,
     has_partial_result,
 )
@@ -90,7 +90,8 @@ def test_a_result_that_cannot_be_read_is_made_again(folder: RunDir) -> None:
 def leave_partial(folder: RunDir, made: Plan) -> None:
     runs = [folder.root / "helm/runs/s/r"]
     write_state(
-        folder, ended_run(made, runs, run_id="r", wall_s=1.0, complete=False, data=DataRead())
+        folder,
+        state_of_ended_run(made, runs, run_id="r", wall_s=1.0, complete=False, data=DataRead()),
     )
 
 
@@ -125,7 +126,7 @@ EXTRA = "config.params.extra."
     ids=["downloaded", "bundle", "offline", "own"],
 )
 def test_data_that_may_be_others_today(flags: dict[str, Any], own: bool) -> None:
-    assert finished_cells.reads_own_data(plan(flags)) is own
+    assert finished_cells.reads_local_data(plan(flags)) is own
 
 
 @pytest.mark.parametrize("own", [None, "mine"])
@@ -148,22 +149,22 @@ def test_complete_runs_of_this_version_are_found_wherever_they_lie(
     deep.mkdir(parents=True)
     folder.root.rename(deep / "out")
     found = {identity: (deep / "out",)}
-    assert finished_below([tmp_path]) == finished_below([deep / "out"]) == found
-    assert finished_below([]) == {}
+    assert find_finished_runs([tmp_path]) == find_finished_runs([deep / "out"]) == found
+    assert find_finished_runs([]) == {}
     state = json.loads((deep / "out" / ".run_state.json").read_text())
     for change in ({"complete": False}, {"versions": {"eval_factory": "0"}}):
         (deep / "out" / ".run_state.json").write_text(json.dumps({**state, **change}))
-        assert finished_below([tmp_path]) == {}
+        assert find_finished_runs([tmp_path]) == {}
     with pytest.raises(ConfigError, match=naming("--reuse: ", "no folder")):
-        finished_below([tmp_path / "none"])
+        find_finished_runs([tmp_path / "none"])
 
 
 def test_the_source_is_the_same_run_in_another_place(folder: RunDir, tmp_path: Path) -> None:
     other = plan_of(RunDir(tmp_path / "cell"))
     known = {other.identity: (folder.root,)}
-    assert finished_cells.source_for(other, known) == folder.root
-    assert finished_cells.source_for(plan_of(folder), known) is None
-    assert finished_cells.source_for(other, {"another": (folder.root,)}) is None
+    assert finished_cells.find_run_to_copy(other, known) == folder.root
+    assert finished_cells.find_run_to_copy(plan_of(folder), known) is None
+    assert finished_cells.find_run_to_copy(other, {"another": (folder.root,)}) is None
 
 
 def cell_of(tmp_path: Path) -> tuple[Plan, SuiteDir]:

@@ -59,7 +59,7 @@ def test_all_that_is_wrong_is_said_once_with_its_cells() -> None:
     assert clear is not None
     allowed = ", ".join(clear.helm.parameters["condition"].allowed)
     with pytest.raises(ConfigError) as raised:
-        planned_cells.refuse_wrong(found)
+        planned_cells.refuse_wrong_configs(found)
     each_says(
         [problem.splitlines()[0] for problem in raised.value.problems],
         ["big/pubmed_qa", "config.params.extra.language", "no language", "head_qa, slake, careqa"],
@@ -88,7 +88,7 @@ def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned_cells, "data_faults", data_faults)
     found = cells(evaluations=["pubmed_qa", no_data])
     assert looked == ["pubmed_qa", "shc_bmt_med"], "once for all targets"
-    planned_cells.refuse_wrong(found)
+    planned_cells.refuse_wrong_configs(found)
     assert [one.ready for one in found] == [True, True, False, False]
     assert len(found[2].missing) == 1
     says(found[2].missing[0], "data_path", "no such file", "it needs:")

@@ -16,7 +16,12 @@ from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
 from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.slurm_worker import Start
 from eval_factory.workflows.suite.suite_folder import cancel
-from eval_factory.workflows.suite.suite_status import TASK_GONE, SuiteReader, SuiteStatus, status_of
+from eval_factory.workflows.suite.suite_status import (
+    TASK_GONE,
+    SuiteReader,
+    SuiteStatus,
+    read_suite_status,
+)
 from facts import each_says, naming
 from slurm_cells import ScriptedSlurm, submitted
 from suite_by_hand import CELLS, cell_ended, ended, phase, progress, started, suite_folder, tell
@@ -43,7 +48,7 @@ class Jobs:
 
     def read_status(self) -> SuiteStatus:
         self.dir.state.joinpath("slurm").rename(self.dir.state / "hidden")
-        plain = status_of(self.dir)
+        plain = read_suite_status(self.dir)
         self.dir.state.joinpath("hidden").rename(self.dir.state / "slurm")
         return self.reader.with_jobs(plain)
 
@@ -93,7 +98,7 @@ def test_a_complete_cell_stays_complete_and_a_suite_without_slurm_as_it_is(tmp_p
     assert told(jobs.read_status())[0][0] == "complete"
     plain = suite_folder(tmp_path / "b", started())
     reader = SuiteReader(plain, jobs.slurm)  # type: ignore[arg-type]
-    assert reader.with_jobs(status_of(plain)) == status_of(plain)
+    assert reader.with_jobs(read_suite_status(plain)) == read_suite_status(plain)
 
 
 def test_cancelling_ends_every_job_and_takes_the_keys(jobs: Jobs) -> None:

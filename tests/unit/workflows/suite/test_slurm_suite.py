@@ -22,9 +22,9 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.slurm_suite import (
     QUEUED,
     WORKER,
+    executor_runs_of,
     refuse_unsupported_by_slurm,
     run_name,
-    runs_of,
 )
 from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
@@ -377,7 +377,7 @@ def test_what_jobs_cannot_keep(tmp_path: Path, changes: dict[str, Any], said: li
 def asked(suite: Suite, cells: Sequence[PlannedCell]) -> list[SlurmSettings]:
     return [
         SlurmSettings.of(run)
-        for run in runs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
+        for run in executor_runs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
     ]
 
 
@@ -410,13 +410,13 @@ def test_tasks_share_the_limits_of_their_endpoint(tmp_path: Path) -> None:
 def test_what_is_asked_of_slurm_is_the_targets(tmp_path: Path) -> None:
     suite, cells = cells_of(tmp_path, slurm={"mem": "2G", "tasks_at_once": 4}, max_attempts=3)
     store = SlurmStore(suite.folder)
-    _, found = runs_of(cells, suite, store, SuiteOptions(no_preflight=True))
+    _, found = executor_runs_of(cells, suite, store, SuiteOptions(no_preflight=True))
     assert (found.name, found.probed, found.debug) == (run_name(cells[1]), (), False)
     settings = SlurmSettings.of(found)
     assert settings == SlurmSettings(
         cells[1].group, suite.slurm["b"], 4, max_attempts=3, max_outage_s=3600.0
     )
-    assert runs_of(cells, suite, store, SuiteOptions())[1].probed is None
+    assert executor_runs_of(cells, suite, store, SuiteOptions())[1].probed is None
     assert ("-m", slurm_worker.__name__) == WORKER
 
 
@@ -447,7 +447,7 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
     serve = {"command": "vllm serve m --port {port}", "replicas": 3}
     targets = [{"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve}]
     suite, cells = cells_of(tmp_path, targets=targets, slurm={"cpus": 2, "gpus": "1"})
-    (run,) = runs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
+    (run,) = executor_runs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
     text = wave_script([run], 1, SlurmStore(suite.folder), job_name="n", worker=WORKER)
     assert (
         "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n#SBATCH --cpus-per-task=2\n#SBATCH --gpus-per-task=1\n"

@@ -12,9 +12,9 @@ from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.enums import RunStatus
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.workflows.suite.finished_cells import groups_that_answered, spent_before
+from eval_factory.workflows.suite.finished_cells import groups_that_answered, total_spending
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_status import SuiteReader, limit_reached
+from eval_factory.workflows.suite.suite_status import SuiteReader, reached_limit_text
 from facts import says
 
 
@@ -37,7 +37,7 @@ from facts import says
     ids=str,
 )
 def test_the_limit_that_is_used_up(budget: Budget, left: float | None, said: str | None) -> None:
-    assert limit_reached(budget, Spending(10, 100, 1.5), left) == said
+    assert reached_limit_text(budget, Spending(10, 100, 1.5), left) == said
 
 
 def test_what_was_asked_since_is_seen_after_five_seconds_and_at_the_end_at_once(
@@ -46,15 +46,15 @@ def test_what_was_asked_since_is_seen_after_five_seconds_and_at_the_end_at_once(
     now = [0.0]
     reader = SuiteReader(SuiteDir(tmp_path), clock=lambda: now[0])
     asked(tmp_path, "a")
-    assert reader.spent(tmp_path, RunStatus.RUNNING).requests == 1
+    assert reader.read_spending(tmp_path, RunStatus.RUNNING).requests == 1
     asked(tmp_path, "b")
     now[0] = 4.9
-    assert reader.spent(tmp_path, RunStatus.RUNNING).requests == 1
+    assert reader.read_spending(tmp_path, RunStatus.RUNNING).requests == 1
     now[0] = 5.0
-    assert reader.spent(tmp_path, RunStatus.RUNNING).requests == 2
+    assert reader.read_spending(tmp_path, RunStatus.RUNNING).requests == 2
     asked(tmp_path, "c")
-    assert reader.spent(tmp_path, RunStatus.RUNNING).requests == 2
-    assert reader.spent(tmp_path, RunStatus.COMPLETE).requests == 3
+    assert reader.read_spending(tmp_path, RunStatus.RUNNING).requests == 2
+    assert reader.read_spending(tmp_path, RunStatus.COMPLETE).requests == 3
 
 
 def asked(folder: Path, *keys: str, role: str = "model") -> None:
@@ -89,13 +89,14 @@ def test_all_cells_together_and_what_nobody_can_count(tmp_path: Path) -> None:
         "no database, and long enough to be looked at" * 100
     )
     said: list[str] = []
-    assert spent_before([*cells, damaged], said.append) == Spending(requests=2, tokens=18)
+    assert total_spending([*cells, damaged], said.append) == Spending(requests=2, tokens=18)
     (line,) = said
     assert line.startswith(f"warning: {RunDir(damaged.cell.folder).cache_db} is damaged (")
     says(line, "suite's budget")
     assert groups_that_answered([*cells, damaged]) == {"a"}
     assert (
-        SuiteReader(SuiteDir(tmp_path)).spent(damaged.cell.folder, RunStatus.RUNNING) == Spending()
+        SuiteReader(SuiteDir(tmp_path)).read_spending(damaged.cell.folder, RunStatus.RUNNING)
+        == Spending()
     )
 
 

@@ -17,7 +17,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.resume import DataRead, ended_run, write_state
+from eval_factory.workflows.resume import DataRead, state_of_ended_run, write_state
 from eval_factory.workflows.suite import suite_check, suite_status
 from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.suite_check import (
@@ -26,7 +26,7 @@ from eval_factory.workflows.suite.suite_check import (
     compare_table,
     verify_suite,
 )
-from eval_factory.workflows.suite.suite_status import RESULT_READY, status_of
+from eval_factory.workflows.suite.suite_status import RESULT_READY, read_suite_status
 from facts import each_says, naming, says
 from stored_results import PROVENANCE, instance, result, written
 from stored_suite import cells
@@ -75,7 +75,9 @@ def finish(plan: Plan, *, complete: bool = True, reportable: bool = True) -> Non
     plan.rundir.run_config.write_text(to_yaml(whole))
     write_state(
         plan.rundir,
-        ended_run(plan, [runs], run_id="r", wall_s=1.0, complete=complete, data=DataRead()),
+        state_of_ended_run(
+            plan, [runs], run_id="r", wall_s=1.0, complete=complete, data=DataRead()
+        ),
     )
 
 
@@ -150,11 +152,11 @@ def test_a_cell_that_runs(tmp_path: Path) -> None:
 
 def test_whether_what_slurm_has_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite(tmp_path)
-    (cell,) = (status := status_of(folder)).cells
+    (cell,) = (status := read_suite_status(folder)).cells
     for reason in ("Slurm: task 0, PENDING", RESULT_READY):
         waiting = replace(cell, status=RunStatus.WAITING, reason=reason)
         at_work = replace(status, cells=(waiting,))
-        monkeypatch.setattr(suite_status, "status_of", lambda _, at_work=at_work: at_work)
+        monkeypatch.setattr(suite_status, "read_suite_status", lambda _, at_work=at_work: at_work)
         found = only(folder)
         assert (found.status, found.reason) == ("waiting", reason)
 

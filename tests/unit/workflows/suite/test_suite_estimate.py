@@ -13,7 +13,12 @@ from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows import estimate
-from eval_factory.workflows.estimate import Estimate, PromptSizes, RoleEstimate, own_scenarios
+from eval_factory.workflows.estimate import (
+    Estimate,
+    PromptSizes,
+    RoleEstimate,
+    scenarios_of_earlier_runs,
+)
 from eval_factory.workflows.suite import suite_estimate
 from eval_factory.workflows.suite.suite_estimate import (
     CellEstimate,
@@ -179,12 +184,12 @@ NOT_HERE = PromptSizes(None, reason="its data are not here")
 
 
 def test_data_in_a_cells_own_folder_are_found_where_others_have_none(tmp_path: Path) -> None:
-    own_scenarios(plan({"config.output_dir": str(tmp_path / "c")})).mkdir(parents=True)
+    scenarios_of_earlier_runs(plan({"config.output_dir": str(tmp_path / "c")})).mkdir(parents=True)
     looked: list[str] = []
 
     def look(of: Plan, _env: object) -> PromptSizes:
         looked.append(of.rundir.root.name)
-        return KNOWN if own_scenarios(of).is_dir() else NOT_HERE
+        return KNOWN if scenarios_of_earlier_runs(of).is_dir() else NOT_HERE
 
     shared = SharedSizes(look)
     found = [shared(plan({"config.output_dir": str(tmp_path / name)}), {}) for name in "abcd"]

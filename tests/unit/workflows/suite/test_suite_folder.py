@@ -17,7 +17,7 @@ from eval_factory.core.rundir import Holder, SuiteDir
 from eval_factory.data.bundle import MANIFEST
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite import suite_folder as module
-from eval_factory.workflows.suite.suite_folder import find_suite, holder_now, write_configs
+from eval_factory.workflows.suite.suite_folder import find_lock_holder, find_suite, write_configs
 from facts import each_says, naming, says
 from stored_results import right_or_wrong
 from suite_by_hand import started, suite_folder
@@ -114,18 +114,18 @@ def test_who_looks_keeps_nobody_out_who_looks(
     folder = suite_folder(tmp_path)
     with folder.lock.open() as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
-        assert holder_now(folder) is None
+        assert find_lock_holder(folder) is None
         monkeypatch.setattr(fcntl, "flock", refuse)
-        assert holder_now(folder) is None
+        assert find_lock_holder(folder) is None
 
 
 def test_the_number_of_a_process_that_ended_may_be_anothers(tmp_path: Path) -> None:
     """Whom nobody may stop."""
     folder = suite_folder(tmp_path)
     with module.locked(folder):
-        assert holder_now(folder) == Holder.read_from(folder.lock), "it is this process"
+        assert find_lock_holder(folder) == Holder.read_from(folder.lock), "it is this process"
         folder.lock.write_text(replace(Holder.this_process(), pid=os.getppid()).as_json())
-        assert holder_now(folder) is None
+        assert find_lock_holder(folder) is None
 
 
 def test_suite_and_cells_can_be_run_again_from_their_files(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from eval_factory.workflows.suite.suite_report import (
     summary_of,
     write_table,
 )
-from eval_factory.workflows.suite.suite_status import limit_reached
+from eval_factory.workflows.suite.suite_status import reached_limit_text
 from facts import each_says, says
 from stored_results import instance, result, written
 from stored_suite import cell as stored_cell
@@ -205,7 +205,7 @@ def test_the_next_step(cells: list[Any], stopped: str | None, lines: list[str]) 
 def test_at_a_limit_that_stays_used_up_the_next_step_is_to_raise_it(limit: str) -> None:
     """Of max_wall_s the next command has all again."""
     budget = Budget(**{limit: 2})
-    reached = limit_reached(budget, Spending(requests=2, tokens=2, cost=2.0), None)
+    reached = reached_limit_text(budget, Spending(requests=2, tokens=2, cost=2.0), None)
     told = summary_of([cell("a", "missing", 1)], FOLDER, stopped=f"not started: {reached}")
     each_says(
         told.splitlines()[1:3], ["not started", f"{limit} (2)"], [f"raise {limit}", "same command"]
@@ -223,8 +223,8 @@ def test_a_result_that_cannot_be_read_has_failed(tmp_path: Path) -> None:
     )
     cells = (reported(tmp_path, "small"), reported(tmp_path, "big"), missing)
     (cells[1].folder / "instances.jsonl").write_text("null\n" * 4)
-    found, no_table = write_table(cells, SuiteDir(tmp_path))
-    assert no_table is None
+    found, table_error = write_table(cells, SuiteDir(tmp_path))
+    assert table_error is None
     assert (found[0], found[2]) == (cells[0], missing), "the others stay as they are"
     assert SuiteDir(tmp_path).results_md.read_text().count("why") == 1
     broken = found[1]
@@ -238,10 +238,10 @@ def test_a_folder_that_takes_no_table(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(suite_report, "write_suite_results", full)
     cells = (reported(tmp_path, "small"),)
-    found, no_table = write_table(cells, SuiteDir(tmp_path))
+    found, table_error = write_table(cells, SuiteDir(tmp_path))
     assert found == cells
-    says(str(no_table), f"written to {tmp_path}", "No space left", "same command again")
-    assert summary_of(cells, SuiteDir(tmp_path), no_table=no_table).splitlines() == [
+    says(str(table_error), f"written to {tmp_path}", "No space left", "same command again")
+    assert summary_of(cells, SuiteDir(tmp_path), table_error=table_error).splitlines() == [
         "1 cell: 1 complete",
-        no_table,
+        table_error,
     ]

@@ -17,14 +17,14 @@ from eval_factory.report.reader import load_result
 from eval_factory.report.verdicts import Verdict
 from eval_factory.workflows.resume import LastRunState
 from eval_factory.workflows.suite import suite_status
-from eval_factory.workflows.suite.suite_folder import UNKNOWN_HOLDER, holder_now
+from eval_factory.workflows.suite.suite_folder import UNKNOWN_HOLDER, find_lock_holder
 from eval_factory.workflows.suite.suite_status import (
     CellFigures,
     CellProgress,
     SuiteReader,
-    same_command,
+    read_suite_status,
+    resume_command,
     stated_limits,
-    status_of,
 )
 from facts import says
 from stored_results import right_or_wrong
@@ -45,7 +45,7 @@ GONE = 4_194_304 + 7
 
 
 def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_path: Path) -> None:
-    status = status_of(
+    status = read_suite_status(
         suite_folder(
             tmp_path, started(), cell_started("small/qa"), by_hand.paused("host", "big/qa")
         )
@@ -54,7 +54,7 @@ def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_pat
     assert status.counts == {"missing": 4}
     assert status.pauses == ()
     assert (
-        same_command(status)
+        resume_command(status)
         == f"eval-factory run_suite --run_config {tmp_path}/suite_config.yml --output_dir {tmp_path}"
     )
 
@@ -75,9 +75,9 @@ def test_a_run_that_ended_after_its_suite_was_killed_counts(
     found = {"missing": 4}
     if identity == "identity":
         found = {"complete" if complete else "partial": 1, "missing": 3}
-    assert status_of(folder).counts == found
+    assert read_suite_status(folder).counts == found
     by_hand.tell(folder.events, started(time=200.0))
-    assert status_of(folder).counts == found, (
+    assert read_suite_status(folder).counts == found, (
         "nor does the next invocation, killed before it came to the cell"
     )
 
@@ -85,25 +85,28 @@ def test_a_run_that_ended_after_its_suite_was_killed_counts(
 def test_a_lock_of_a_process_that_has_ended_is_no_suite(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path, started())
     with held(folder, pid=GONE):
-        assert holder_now(folder) is None
-        assert status_of(folder).state == "stopped"
+        assert find_lock_holder(folder) is None
+        assert read_suite_status(folder).state == "stopped"
 
 
 def test_who_works_on_it_is_told_by_the_lock(tmp_path: Path) -> None:
     """Of another machine; and of the next invocation, before it says so itself."""
     folder = suite_folder(tmp_path, started(pid=GONE), ended())
     with held(folder, pid=GONE, host="elsewhere"):
-        status = status_of(folder)
+        status = read_suite_status(folder)
         assert (status.state, status.pid, status.host) == ("running", GONE, "elsewhere")
     with held(folder):
-        assert (status_of(folder).state, status_of(folder).pid) == ("running", os.getpid())
-    assert (status_of(folder).state, status_of(folder).pid) == ("ended", GONE)
+        assert (read_suite_status(folder).state, read_suite_status(folder).pid) == (
+            "running",
+            os.getpid(),
+        )
+    assert (read_suite_status(folder).state, read_suite_status(folder).pid) == ("ended", GONE)
 
 
 def test_a_suite_that_has_told_nothing_yet_nor_who_works_on_it(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path)
     with held(folder):
-        status = status_of(folder)
+        status = read_suite_status(folder)
         assert (status.state, status.cells, status.pid, status.is_complete) == (
             "running",
             (),
@@ -111,9 +114,9 @@ def test_a_suite_that_has_told_nothing_yet_nor_who_works_on_it(tmp_path: Path) -
             False,
         )
         folder.lock.write_text("")
-        assert holder_now(folder) == UNKNOWN_HOLDER
-        assert status_of(folder).state == "running"
-    assert status_of(folder).state == "stopped"
+        assert find_lock_holder(folder) == UNKNOWN_HOLDER
+        assert read_suite_status(folder).state == "running"
+    assert read_suite_status(folder).state == "stopped"
 
 
 def test_a_reader_reads_on(tmp_path: Path) -> None:
@@ -138,7 +141,7 @@ def test_the_command_of_a_suite_goes_on_in_its_folder_wherever_it_was_moved_to(
     folder = suite_folder(tmp_path / "new one", started())
     config = f"--run_config '{tmp_path}/new one/suite_config.yml'"
     assert (
-        same_command(status_of(folder))
+        resume_command(read_suite_status(folder))
         == f"eval-factory run_suite {config} --output_dir '{tmp_path}/new one'"
     )
 
@@ -154,12 +157,12 @@ def test_a_cell_whose_result_is_not_there_any_more(tmp_path: Path, status: str) 
     folder = suite_folder(tmp_path, started(cells), *told, ended())
     by_hand.cell_result(folder, "small/qa")
     by_hand.cell_result(folder, "big/qa")
-    kept, another, gone = status_of(folder).cells
+    kept, another, gone = read_suite_status(folder).cells
     assert (kept.status, kept.reason, kept.figures is None) == (status, None, False)
     assert (another.status, another.figures, gone.status) == ("missing", None, "missing")
     says(str(another.reason), "another configuration", "the same command")
     says(str(gone.reason), "no longer has", "the same command")
-    assert not status_of(folder).is_complete
+    assert not read_suite_status(folder).is_complete
 
 
 @pytest.mark.parametrize("text", ["", "[]", "suite: []", "suite:", "{", "suite: {max_cost: much}"])
@@ -186,7 +189,7 @@ def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         suite_status, "spent_so_far", lambda path, _: answers[path.parent in with_answers]
     )
     with held(folder):
-        found = json.loads(json.dumps(suite_status.status_document(status_of(folder))))
+        found = json.loads(json.dumps(suite_status.status_document(read_suite_status(folder))))
     assert (found["suite"], found["state"], found["total"]) == (str(tmp_path), "running", 3)
     assert found["counts"] == {"running": 1, "waiting": 1, "complete": 1}
     pause = {
