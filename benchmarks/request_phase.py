@@ -40,10 +40,10 @@ def ask(url: str, count: int, concurrency: int) -> str:
     from helm.common.request import Request
 
     from eval_factory.core.rundir import RunDir
-    from eval_factory.core.this_process import collect_rarely
+    from eval_factory.core.this_process import collect_garbage_rarely
     from eval_factory.helm_plugin.client import EndpointClient
 
-    collect_rarely()
+    collect_garbage_rarely()
     patches = "eval_factory.helm_plugin.patches."
     # earlier checkouts ask in HELM's threads
     if find_spec(f"{patches}lighter") or find_spec(f"{patches}speed"):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from eval_factory import api
 from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
-from eval_factory.core.foreign_text import own_lines, printable
+from eval_factory.core.foreign_text import printable, printable_lines
 from eval_factory.core.plain_yaml import YamlError, parse
 from eval_factory.core.secrets import names_a_secret
 
@@ -68,7 +68,7 @@ def code_block(text: str) -> str:
     """Lines that show as they are; no backticks in them end the block."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(MIN_FENCE, longest + 1)
-    return f"{fence}\n{own_lines(text).rstrip()}\n{fence}\n"
+    return f"{fence}\n{printable_lines(text).rstrip()}\n{fence}\n"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from eval_factory.core.results import ALL_ORDERS, REPEATS_MEAN
+from eval_factory.core.results import ALL_ORDERS_SUFFIX, REPEATS_MEAN_SUFFIX
 from eval_factory.demo.example import write_example
 from eval_factory.reading import stated_option
 from eval_factory.tasks.asking_forms import ABSTAIN, ABSTENTION, says_not_to_know
@@ -42,7 +42,10 @@ TOKENS_OF_JUDGE = 120  # such a judge often goes on until its tokens are used up
 AS_IT_IS = ""
 _LETTER = re.compile(r"\W*([A-D])(?:[.):\s]|$)")
 
-OF_SEVERAL_ANSWERS = (REPEATS_MEAN, ALL_ORDERS)  # ends of names of metrics over several askings
+OF_SEVERAL_ANSWERS = (
+    REPEATS_MEAN_SUFFIX,
+    ALL_ORDERS_SUFFIX,
+)  # ends of names of metrics over several askings
 
 Record = Mapping[str, Any]
 

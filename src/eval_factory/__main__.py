@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_factory.core.this_process import collect_rarely
+from eval_factory.core.this_process import collect_garbage_rarely
 
 
 def main() -> None:
@@ -11,7 +11,7 @@ def main() -> None:
     Before the command line is imported, garbage collection is made rare: imported modules stay in
     memory until the end, so a collection during the imports would find nothing and cost 5 ms.
     """
-    collect_rarely()
+    collect_garbage_rarely()
     from eval_factory.cli.main import main as command_line
 
     command_line()

@@ -52,7 +52,7 @@ def test_a_run_told_to_stay_writes_its_report_though_nobody_looks(tmp_path: Path
             os.close(outer)  # writing gives EIO from now on
             process.send_signal(signal.SIGHUP)
             assert process.wait(TIMEOUT_S) == 0
-    for file in RunDir(tmp_path / "out").results:
+    for file in RunDir(tmp_path / "out").result_files:
         assert file.is_file(), file
     assert len(endpoint.arrivals) == INSTANCES
     check_that_nothing_is_left(RunDir(tmp_path / "out"))

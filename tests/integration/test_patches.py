@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.helm_run_settings import SKIPPED_PATCHES
+from eval_factory.core.helm_run_settings import SKIPPED_PATCHES_VARIABLE
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 from facts import says
 from program_runs import CANARY, Outcome, Run, more_data
@@ -72,7 +72,7 @@ def test_what_only_makes_helm_quicker_leaves_the_output_as_it_is(
     assert outcome.returncode == 0, outcome.stderr
     with_all, said = again(outcome, data_environment)
     assert "going on without" not in said
-    assert with_all == again(outcome, {**data_environment, SKIPPED_PATCHES: "all"})[0]
+    assert with_all == again(outcome, {**data_environment, SKIPPED_PATCHES_VARIABLE: "all"})[0]
     of_the_task = {patch.name for patch in PATCHES if patch.run_specs and task in patch.run_specs}
     assert patches_of(outcome) - OF_DOWNLOADS == ALWAYS | set(ONLY_SPEED) | of_the_task
 
@@ -82,14 +82,14 @@ def test_each_of_them_alone(endpoint: ScriptedEndpoint, run_program: Run) -> Non
     outcome = run_program("sample_medical_qa", endpoint.url, params={"limit_samples": 10})
     assert outcome.returncode == 0, outcome.stderr
     assert patches_of(outcome) == ALWAYS | set(ONLY_SPEED)
-    without_any, _ = again(outcome, {SKIPPED_PATCHES: "all"})
+    without_any, _ = again(outcome, {SKIPPED_PATCHES_VARIABLE: "all"})
     for name in ONLY_SPEED:
         others = ",".join(other for other in ONLY_SPEED if other != name)
-        assert again(outcome, {SKIPPED_PATCHES: others})[0] == without_any, name
+        assert again(outcome, {SKIPPED_PATCHES_VARIABLE: others})[0] == without_any, name
 
 
 def test_the_result_says_what_was_left_out(endpoint: ScriptedEndpoint, run_program: Run) -> None:
-    outcome = run_program("sample_medical_qa", endpoint.url, env={SKIPPED_PATCHES: "all"})
+    outcome = run_program("sample_medical_qa", endpoint.url, env={SKIPPED_PATCHES_VARIABLE: "all"})
     assert outcome.returncode == 0, outcome.stderr
     assert patches_of(outcome) - OF_DOWNLOADS == ALWAYS
 

@@ -132,12 +132,12 @@ def progress(done: int, *, time: float, total: int = 100, **fields: Any) -> dict
 
 def cell_events(folder: SuiteDir, cell: str, *events: Mapping[str, Any]) -> None:
     """Return what the helm-run of a cell tells."""
-    tell(RunDir(folder.cell(*cell.split("/"))).events, *events)
+    tell(RunDir(folder.cell_folder(*cell.split("/"))).events, *events)
 
 
 def cell_result(folder: SuiteDir, cell: str, values: str = "1110") -> None:
     """A result of a cell, with one instance for each digit."""
-    right_or_wrong(folder.cell(*cell.split("/")), values)
+    right_or_wrong(folder.cell_folder(*cell.split("/")), values)
 
 
 def _named(cell: str) -> dict[str, str]:

@@ -51,8 +51,8 @@ def unreadable(data: str) -> None:
 
 READY = '{"accuracy": {"score": 5, "explanation": "x"}}'
 READERS: dict[str, Callable[[str], object]] = {
-    "redaction": REDACTOR.text,
-    "redaction of what is known": REDACTOR.known,
+    "redaction": REDACTOR.redact_text,
+    "redaction of what is known": REDACTOR.redact_known,
     "what looks like a key": secrets.looks_like_key,
     "variables": secrets.variables_in,
     "a judge's answer": unusable,
@@ -72,7 +72,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "the last lines": lambda text: helm_run.last_exception([text]),
     "a missing package": environments.module_named_in,
     "an error's text": lambda text: foreign_text.one_line(
-        foreign_text.plain(text), prompt=["a prompt " * 50]
+        foreign_text.without_html(text), prompt=["a prompt " * 50]
     ),
     "what an error quotes of a prompt": lambda text: foreign_text.one_line(
         "bad request, " * 40, prompt=[text]
@@ -109,7 +109,7 @@ def test_the_measure_tells_a_square_from_a_line() -> None:
 @pytest.mark.parametrize("ends", ENDS, ids=repr)
 def test_a_different_end_changes_nothing(ends: str) -> None:
     readers: tuple[Callable[[str], object], ...] = (
-        REDACTOR.text,
+        REDACTOR.redact_text,
         injection_signs.injection_signs,
         unusable,
     )

@@ -728,7 +728,7 @@ def difference_text(value: float, scale: tuple[float, float] | None, *, sign: st
     """Return a difference as a text: in percentage points for a share, else in its own unit."""
     if scale == PROPORTION:
         return formats.points(value, sign=sign)
-    return formats.significant(value, 3, sign=sign)
+    return formats.significant(value, digits=3, sign=sign)
 
 
 def comparison_record(comparison: Comparison) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def values_of(
     clusters = {}
     lowest = {}
     for record in records:
-        if not score.is_over(record):
+        if not score.covers(record):
             continue
         key = record.id
         if ids is not None:

@@ -23,8 +23,8 @@ from eval_factory.core import formats
 from eval_factory.core.enums import Evidence
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import InstanceRecord
-from eval_factory.core.tables import Table, prose, screen
-from eval_factory.core.tables import markdown as in_markdown
+from eval_factory.core.tables import Table, prose, screen_lines
+from eval_factory.core.tables import markdown_lines as in_markdown
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.intervals import PROPORTION
 from eval_factory.scoring.paired import ALPHA, MCNEMAR, PairedDifference
@@ -59,7 +59,7 @@ def texts_of_flips(comparison: Comparison) -> Texts:
             key: str | None = record.id
             if ids is not None:
                 key = ids.get(record.id)  # None if the question is in one result only
-            if key in texts and score.is_over(record):
+            if key in texts and score.covers(record):
                 instance_texts = texts[key]
                 instance_texts.setdefault("prompt", record.prompt)
                 instance_texts.setdefault("references", "; ".join(_right_references(record)))
@@ -132,7 +132,7 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
         text = f"accepted ({reason.name}): {one_line(reason.message)}"
         lines += _wrapped(text, indent="  ")
     if len(compared.models) > 2:
-        lines += ["", *screen(_table_of_pairs(compared)), ""]
+        lines += ["", *screen_lines(_table_of_pairs(compared)), ""]
         for ranked in compared.ranks:
             lines.append(f"{ranked.model.label}: rank {ranked} of {len(compared.ranks)}")
     for comparison in compared.comparisons:

@@ -677,7 +677,7 @@ def _coverage_of_group(stored: StoredResult, score: Score, group: tuple[str, str
     due = 0  # the number of answers or judgements that there should be
     counted = 0
     for record in _records_in(stored, group):
-        if not score.is_over(record):
+        if not score.covers(record):
             continue
         if not is_judged:
             due += 1
@@ -731,5 +731,5 @@ def _records_in(stored: StoredResult, group: tuple[str, str]) -> Iterator[Instan
     """Yield the records of the instances in a group."""
     field, value = group
     for record in stored.result.instances:
-        if record.group(field) == value:
+        if record.group_value(field) == value:
             yield record

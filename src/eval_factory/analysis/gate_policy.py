@@ -187,7 +187,7 @@ def load_policy(path: Path) -> Policy:
             was changed after it was locked.
     """
     document = load_mapping(
-        path, "`version: 1` and `benchmarks`, a mapping of tasks to their limits"
+        path, needs="`version: 1` and `benchmarks`, a mapping of tasks to their limits"
     )
     try:
         file = PolicyFile.model_validate(document)

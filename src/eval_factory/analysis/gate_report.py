@@ -29,7 +29,7 @@ from eval_factory.core.results import Provenance
 from eval_factory.core.rundir import PRIVATE, RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import Table, prose
-from eval_factory.core.tables import markdown as in_markdown
+from eval_factory.core.tables import markdown_lines as in_markdown
 from eval_factory.report.checksums import STATEMENT_TYPE
 from eval_factory.report.reader import StoredResult, load_result
 

@@ -24,9 +24,9 @@ from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.core.tables import Table, code, latex, markdown
+from eval_factory.core.tables import Table, code, latex, markdown_lines
 from eval_factory.report import papers
 from eval_factory.report.page.document import pack_page
 from eval_factory.report.reader import (
@@ -89,7 +89,7 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
     if purpose == "markdown":
         parts = []
         for title, table, note in _tables(results):
-            parts.append("\n".join([f"## {title}", "", *markdown(table), "", note]))
+            parts.append("\n".join([f"## {title}", "", *markdown_lines(table), "", note]))
         return "\n\n".join(parts) + "\n"
     if purpose == "methods":
         several = _SeveralRuns(
@@ -180,7 +180,7 @@ def _cells_of_table(suite: SuiteDir, runs: Sequence[Path]) -> Iterator[FinishedC
     the run's result, which may be newer than the table.
     """
     by_name = {(run.parent.name, run.name): run for run in runs}  # a run is in target/evaluation
-    for cell in parse_own(suite.results_yaml.read_text(encoding="utf-8"))["cells"]:
+    for cell in parse_own_text(suite.results_yaml.read_text(encoding="utf-8"))["cells"]:
         target = str(cell["target"])
         evaluation = str(cell["evaluation"])
         folder = by_name.get((target, evaluation))

@@ -28,7 +28,7 @@ from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import Code, Lines, Link, Strong, Table, TableCell, csv_text, prose
 from eval_factory.core.tables import html as in_html
-from eval_factory.core.tables import markdown as in_markdown
+from eval_factory.core.tables import markdown_lines as in_markdown
 from eval_factory.report import documents
 from eval_factory.report.documents import formatted, rounded_fields, without_nulls
 from eval_factory.report.page.document import tables_page

@@ -37,7 +37,13 @@ from eval_factory.core import formats
 from eval_factory.core.enums import CellRecord, RunStatus
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import REPEATS_MEAN, AskedAgain, InstanceRecord, Score, TaskResult
+from eval_factory.core.results import (
+    REPEATS_MEAN_SUFFIX,
+    AskedAgain,
+    InstanceRecord,
+    Score,
+    TaskResult,
+)
 from eval_factory.core.run_statuses import RUN_STATUSES, WITH_RESULT
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.report.result_sentences import floor_in_words
@@ -332,8 +338,8 @@ def _with_facts(cell: CellResult, result: TaskResult) -> CellResult:
     first_asking = None
     if validity.asked_again is not None:
         # With repeats, the main metric is the mean over the repeats: its label is the label of the
-        # first asking's score and `REPEATS_MEAN`.
-        first_label = result.main_metric.replace(REPEATS_MEAN, "")
+        # first asking's score and `REPEATS_MEAN_SUFFIX`.
+        first_label = result.main_metric.replace(REPEATS_MEAN_SUFFIX, "")
         score = result.scores.get(first_label)
         if score is not None:
             first_asking = score.value

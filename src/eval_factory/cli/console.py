@@ -19,7 +19,7 @@ from typing import Any, Literal, TextIO, cast
 import click
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.safe_files import expanded
+from eval_factory.core.safe_files import expand_home
 
 
 class TolerantStream(io.TextIOBase):
@@ -330,7 +330,7 @@ class HomePath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path with an expanded home folder."""
         try:
-            value = expanded(os.fspath(value))
+            value = expand_home(os.fspath(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
         return super().convert(value, param, ctx)

@@ -14,7 +14,7 @@ import click
 
 from eval_factory.cli.console import TSV, HomePath, show_table, show_tsv
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.formats import first_of
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def import_data(folder: Path, target: Path) -> None:
 
 def _say(line: str) -> None:
     """Print a line."""
-    click.echo(own_lines(line))
+    click.echo(printable_lines(line))
 
 
 @click.group("upstream")

@@ -21,7 +21,7 @@ import click
 
 from eval_factory.cli.console import HomePath, tolerant_stream
 from eval_factory.core.errors import ConfigError, NotReportableError
-from eval_factory.core.foreign_text import one_line, own_lines, printable
+from eval_factory.core.foreign_text import one_line, printable, printable_lines
 from eval_factory.core.formats import counted
 from eval_factory.core.this_process import ignore_sighup
 from eval_factory.tasks.framework import entry_points_of
@@ -133,7 +133,8 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
         stdout = tolerant_stream(sys.stdout)
         stdout.write(reproduced.evaluated.summary + "\n")
         stdout.writelines(
-            own_lines(f"  {line}") + "\n" for line in (*reproduced.scores, *reproduced.differences)
+            printable_lines(f"  {line}") + "\n"
+            for line in (*reproduced.scores, *reproduced.differences)
         )
     if reproduced.differences:
         raise NotReportableError(
@@ -203,7 +204,7 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
                 "view --export writes files and serves nothing: leave out --port and --no_browser"
             )
         pages = api.export_pages(folders, target, screen=screen)
-        screen.write(own_lines("\n".join(pages.lines())) + "\n")
+        screen.write(printable_lines("\n".join(pages.lines())) + "\n")
         server = (
             f"python -m http.server --bind 127.0.0.1 --directory {shlex.quote(str(pages.folder))}"
         )
@@ -211,7 +212,7 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
         click.echo(str(pages.folder))
         return
     with api.served_pages(folders, port=port, screen=screen) as pages:
-        screen.write(own_lines("\n".join(pages.lines())) + "\n")
+        screen.write(printable_lines("\n".join(pages.lines())) + "\n")
         tolerant_stream(sys.stdout).write(f"{pages.address}\n")
         screen.write(
             "the address contains a secret and works on this machine alone; "
@@ -315,7 +316,7 @@ def export_sheets(
         f"  not for the raters: {exported.sample_file}, which maps the codes to answers",
         f"  when the sheets come back: eval-factory annotate import {folder} FILE...",
     ]
-    click.echo(own_lines("\n".join(lines)))
+    click.echo(printable_lines("\n".join(lines)))
 
 
 @annotate.command("import")
@@ -341,7 +342,7 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     lines += [f"  {line}" for line in clinician_lines(imported.clinicians)]
     lines += [f"  note: {note}" for note in imported.notes]
     lines.append(f"  results: {imported.stored.folder / 'evaluation_config.yaml'}")
-    click.echo(own_lines("\n".join(lines)))
+    click.echo(printable_lines("\n".join(lines)))
 
 
 @annotate.command("plan")
@@ -363,7 +364,7 @@ def plan(folder: Path, half_width: float | None) -> None:
     runs = run_folders([folder])
     for run in runs:
         title = [f"{run}:"] if len(runs) > 1 else []
-        click.echo(own_lines("\n".join([*title, *rating_plan_lines(run, half_width)])))
+        click.echo(printable_lines("\n".join([*title, *rating_plan_lines(run, half_width)])))
 
 
 class _ExportGroup(click.Group):

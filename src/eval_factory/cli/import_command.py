@@ -10,7 +10,7 @@ import click
 
 from eval_factory.cli.console import HomePath
 from eval_factory.core.errors import ConfigError, NotReportableError
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 
 FORMATS = ("inspect", "lm-eval", "helm", "eee", "table")
 """The same formats as `importing.formats.FORMATS`; that module is slow to import."""
@@ -105,9 +105,9 @@ def import_results(
         raise ConfigError(f"{', '.join(map(str, sources))}: contains no result")
     is_reportable = True
     for result in imported:
-        click.echo(own_lines(result_summary(result.result, RunDir(result.folder))))
+        click.echo(printable_lines(result_summary(result.result, RunDir(result.folder))))
         for reason in result.result.validity.not_reportable:
-            click.echo(own_lines(f"  NOT REPORTABLE: {reason}"), file=sys.stderr)
+            click.echo(printable_lines(f"  NOT REPORTABLE: {reason}"), file=sys.stderr)
         is_reportable = is_reportable and result.result.reportable
     if not is_reportable:
         ctx.exit(NotReportableError.exit_code)

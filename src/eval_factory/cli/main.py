@@ -34,7 +34,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
     did_you_mean,
 )
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.this_process import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import KINDS
 
@@ -306,7 +306,11 @@ def _say(message: str) -> None:
     """Write the message to standard error, redacted, because an error may quote text with a key."""
     from eval_factory.core.secrets import Redactor
 
-    lines = own_lines(Redactor.from_environment(os.environ).text(message)).rstrip("\n").split("\n")
+    lines = (
+        printable_lines(Redactor.from_environment(os.environ).redact_text(message))
+        .rstrip("\n")
+        .split("\n")
+    )
     screen = tolerant_stream(sys.stderr)
     for line in lines:
         text = line if line.startswith("  ") else f"{PROGRAM}: {line}"
@@ -322,9 +326,11 @@ def _report_defect(error: Exception) -> int:
 
     from eval_factory.core.secrets import Redactor
 
-    text = Redactor.from_environment(os.environ).text("".join(traceback.format_exception(error)))
+    text = Redactor.from_environment(os.environ).redact_text(
+        "".join(traceback.format_exception(error))
+    )
     descriptor, name = tempfile.mkstemp(prefix="eval-factory-defect-", suffix=".log")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(own_lines(text))
+        file.write(printable_lines(text))
     _say(f"a defect in eval-factory ({type(error).__name__}); the traceback is in {name}")
     return DEFECT_EXIT_CODE

@@ -24,7 +24,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
     did_you_mean,
 )
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.this_process import ignore_sighup
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _show_preview(panel: Panel, output: RunOutput, *, debug: bool) -> None:
     if not panel.takes_imported_results:
         suite = panel.suite(panel.folder / "looks" / "0001")  # the folder of the first look
         show_dry_run(preview_suite(suite, env=os.environ, debug=debug), output.screen())
-    click.echo(own_lines("\n".join(expected_findings_lines(panel))))
+    click.echo(printable_lines("\n".join(expected_findings_lines(panel))))
 
 
 def _run_options(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> RunOptions:
@@ -172,7 +172,7 @@ def _run_options(output: RunOutput, *, wait: bool, no_preflight: bool = False) -
     progress_output = RunOutput(quiet=output.quiet or output.as_json)
     return RunOptions(
         env=os.environ,
-        say=lambda text: screen.write(own_lines(text) + "\n"),
+        say=lambda text: screen.write(printable_lines(text) + "\n"),
         progress_view=lambda folder: progress_view(folder, progress_output),
         suite_options=SuiteOptions(no_preflight=no_preflight, wait=wait),
     )
@@ -192,18 +192,18 @@ def _write_outcome(outcome: MonitorOutcome, output: RunOutput) -> None:
             write_record(output.stdout, record)
         else:
             lines = outcome.lines[:1] if output.quiet else outcome.lines
-            text = own_lines("\n".join(lines))
+            text = printable_lines("\n".join(lines))
             output.stdout.write(wrapped(text, text_width(output.stdout)) + "\n")
 
 
 def _write_lines(lines: Sequence[str]) -> None:
     """Write the lines to standard output."""
-    tolerant_stream(sys.stdout).write(own_lines("\n".join(lines)) + "\n")
+    tolerant_stream(sys.stdout).write(printable_lines("\n".join(lines)) + "\n")
 
 
 def _say(text: str) -> None:
     """Write a message to standard error."""
-    tolerant_stream(sys.stderr).write(own_lines(text) + "\n")
+    tolerant_stream(sys.stderr).write(printable_lines(text) + "\n")
 
 
 def _folder_of(path: Path) -> Path:

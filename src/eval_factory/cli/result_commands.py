@@ -16,7 +16,7 @@ import click
 
 from eval_factory.cli.console import HomePath, explained_write_errors, tolerant_stream
 from eval_factory.core.errors import ConfigError, NotReportableError
-from eval_factory.core.foreign_text import own_lines, printable
+from eval_factory.core.foreign_text import printable, printable_lines
 from eval_factory.core.rundir import PRIVATE, RunDir, SuiteDir
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ def compare(
     if flags["as_json"]:
         text = json.dumps(report.comparison_document(compared, flips), indent=2) + "\n"
     elif flags["as_markdown"]:
-        text = own_lines(report.comparison_markdown(compared))
+        text = printable_lines(report.comparison_markdown(compared))
     else:
-        text = own_lines(report.comparison_text(compared, flips))
+        text = printable_lines(report.comparison_text(compared, flips))
     tolerant_stream(sys.stdout).write(text)
     if not compared.comparable:
         from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED
@@ -197,7 +197,7 @@ def gate(
     text = gate_report.gate_text(result)
     if flags["as_json"]:
         text = json.dumps(gate_report.gate_document(result), indent=2) + "\n"
-    tolerant_stream(sys.stdout).write(own_lines(text))
+    tolerant_stream(sys.stdout).write(printable_lines(text))
     if junit is not None:
         with explained_write_errors(junit):
             gate_report.write_junit(result, junit)
@@ -513,11 +513,11 @@ def _calibration_json(calibrated: Calibrated) -> str:
 
 def _calibration_text(calibrated: Calibrated) -> str:
     """Return the passports and the table of juries as a text for the screen."""
-    from eval_factory.core.tables import screen
+    from eval_factory.core.tables import screen_lines
     from eval_factory.report.judge_passport import JURIES_HINT, juries_table, passport_text
 
     parts = [passport_text(passport) for passport in calibrated.passports]
     if calibrated.juries:
-        table = screen(juries_table(calibrated.juries))
+        table = screen_lines(juries_table(calibrated.juries))
         parts.append("\n".join([*table, "", *textwrap.wrap(JURIES_HINT, 80), ""]))
-    return own_lines("\n".join(parts))
+    return printable_lines("\n".join(parts))

@@ -28,7 +28,7 @@ from eval_factory.cli.console import (
 )
 from eval_factory.core.enums import EXECUTOR_NAMES
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.this_process import ignore_sighup
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class RunOutput:
             if self.as_json:
                 self._write_end(end_record(evaluated))
             elif self.quiet:
-                self.stdout.write(own_lines(headline(evaluated.result)) + "\n")
+                self.stdout.write(printable_lines(headline(evaluated.result)) + "\n")
             else:
                 self.stdout.write(wrapped(evaluated.summary, text_width(self.stdout)) + "\n")
 
@@ -80,7 +80,7 @@ class RunOutput:
             text = job.summary
             if self.quiet:
                 text = text.split("\n")[0]
-            self.stdout.write(own_lines(text) + "\n")
+            self.stdout.write(printable_lines(text) + "\n")
 
     def write_outcome(self, run: Evaluated | Submitted) -> None:
         """Write the outcome of a run.
@@ -314,7 +314,7 @@ def run_eval(
         if values["cancel_batches"]:
             choice = options.batch_choice
             lines = api.cancel_batches(run_config, flags=flags, overrides=overrides, choice=choice)
-            output.stdout.write(own_lines("\n".join(lines)) + "\n")
+            output.stdout.write(printable_lines("\n".join(lines)) + "\n")
             return
         if values["dry_run"]:
             arguments["options"] = replace(
@@ -401,7 +401,7 @@ def doctor(
         if as_json:
             write_record(stdout, vars(finding))
             continue
-        first_line, *further_lines = own_lines(finding.text).split("\n")
+        first_line, *further_lines = printable_lines(finding.text).split("\n")
         stdout.write(f"{marks[finding.works]:<3} {finding.about:<13} {first_line}\n")
         indent = " " * 18  # the width of the two columns above, with their gaps
         stdout.writelines(f"{indent}{line.strip()}\n" for line in further_lines)

@@ -27,7 +27,7 @@ from eval_factory.cli.console import (
 from eval_factory.cli.run_command import RecordingCommand, RunOutput, show_dry_run
 from eval_factory.core.enums import EXECUTOR_NAMES
 from eval_factory.core.errors import ConfigError, NotReportableError
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.this_process import ignore_sighup
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def run_suite(
             if values["as_json"]:
                 click.echo(json.dumps(estimated.as_dict()))
             else:
-                click.echo(own_lines(estimated.to_text()))
+                click.echo(printable_lines(estimated.to_text()))
             return
         from eval_factory.cli.suite_screen import progress_view, show_end
         from eval_factory.workflows.suite.run_suite import run_suite as run
@@ -279,9 +279,13 @@ def cancel(folder: Path) -> None:
     screen = tolerant_stream(sys.stderr)
     stdout = tolerant_stream(sys.stdout)
     has_stopped = suite_folder.cancel(stopped_suite, lambda text: screen.write(f"{text}\n"))
-    stdout.write(own_lines(f"{folder}: {'stopped' if has_stopped else 'nothing runs'}") + "\n")
+    stdout.write(
+        printable_lines(f"{folder}: {'stopped' if has_stopped else 'nothing runs'}") + "\n"
+    )
     state = read_suite_status(stopped_suite)
-    stdout.writelines(own_lines(line) + "\n" for line in (counts_line(state), *next_lines(state)))
+    stdout.writelines(
+        printable_lines(line) + "\n" for line in (counts_line(state), *next_lines(state))
+    )
 
 
 @click.command("import_config")
@@ -311,7 +315,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
             raise ConfigError(f"{output}: already exists; name another file, or give --force")
     translation = translated(file, load_framework())
     screen = tolerant_stream(sys.stderr)
-    screen.writelines(f"{own_lines(finding)}\n" for finding in translation.findings)
+    screen.writelines(f"{printable_lines(finding)}\n" for finding in translation.findings)
     if output is None:
         click.echo(translation.text, nl=False)
         return
@@ -323,7 +327,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     # A run config without the key `type` names no task.
     if config_section is not None and "type" not in config_section:
         options += " --eval_type TASK"
-    screen.write(own_lines(f"{output}: written; next: eval-factory {command} {options}\n"))
+    screen.write(printable_lines(f"{output}: written; next: eval-factory {command} {options}\n"))
 
 
 LEADERBOARD_COLUMNS = ("name", "what it is", "run entries", "schema", "instances", "needs")

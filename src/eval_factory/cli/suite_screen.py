@@ -30,7 +30,7 @@ from eval_factory.cli.folder_commands import MAX_SHOWN
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.core import formats
 from eval_factory.core.enums import RunStatus
-from eval_factory.core.foreign_text import one_line, own_lines
+from eval_factory.core.foreign_text import one_line, printable_lines
 from eval_factory.core.formats import counted
 from eval_factory.core.run_statuses import GOING_ON, RUN_STATUSES, WITH_RESULT
 from eval_factory.core.rundir import SuiteDir
@@ -296,7 +296,7 @@ def check_text(checked: SuiteCheck) -> str:
             "results are newer than the table: the same command only collects them into the table:",
             f"  {checked.command}",
         ]
-    return own_lines("\n".join(lines))
+    return printable_lines("\n".join(lines))
 
 
 def progress_view(folder: SuiteDir, output: RunOutput) -> SuiteScreen:
@@ -365,7 +365,9 @@ class SuiteScreen(SuiteObserver):
             return
         result = ""
         if event["event"] == journal.CELL_ENDED and event["status"] in WITH_RESULT:
-            figures = suite_status.read_cell_figures(self._folder.cell(*journal.cell_key(event)))
+            figures = suite_status.read_cell_figures(
+                self._folder.cell_folder(*journal.cell_key(event))
+            )
             if figures is not None:
                 result = result_text(figures)
         line = journal.event_line(event, result)
@@ -391,7 +393,7 @@ class SuiteScreen(SuiteObserver):
 
     def say(self, text: str) -> None:
         """Print a line, which is not overwritten later."""
-        self._console.print(own_lines(text), markup=False)
+        self._console.print(printable_lines(text), markup=False)
 
 
 def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
@@ -435,7 +437,7 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
         if output.as_json:
             write_record(output.stdout, suite_end_record(report, status))
         elif output.quiet:
-            output.stdout.write(own_lines(report.summary.split("\n")[0]) + "\n")
+            output.stdout.write(printable_lines(report.summary.split("\n")[0]) + "\n")
         else:
             lines = [*cell_lines(status), spent_line(status), *report.summary.split("\n")]
             write_lines(lines, output.stdout)
@@ -448,7 +450,7 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
                 # could not be written.
                 why = report.summary.split("\n")[-1]
             screen = tolerant_stream(sys.stderr)
-            text = own_lines(f"exit code {report.exit_code}: {why}")
+            text = printable_lines(f"exit code {report.exit_code}: {why}")
             screen.write(wrapped(text, text_width(screen)) + "\n")
 
 
@@ -459,7 +461,7 @@ def write_lines(lines: Iterable[str], stdout: TextIO) -> None:
         text = line
         if stdout.isatty() and not is_command:
             text = wrapped(line, text_width(stdout))
-        stdout.write(own_lines(text) + "\n")
+        stdout.write(printable_lines(text) + "\n")
 
 
 def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:

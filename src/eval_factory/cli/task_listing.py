@@ -20,7 +20,7 @@ import yaml
 from eval_factory.cli.console import show_table
 from eval_factory.core import formats, safe_files
 from eval_factory.core.errors import ConfigError, did_you_mean
-from eval_factory.core.tables import Table, screen
+from eval_factory.core.tables import Table, screen_lines
 from eval_factory.helm.criteria import criterion_template, prompt_of_jury
 from eval_factory.tasks import run_entry
 from eval_factory.tasks.errata import load_errata
@@ -483,7 +483,7 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)
     else:
-        lines = screen(Table(RUN_SPEC_COLUMNS, rows), widest=_MAX_COLUMN)
+        lines = screen_lines(Table(RUN_SPEC_COLUMNS, rows), widest=_MAX_COLUMN)
         click.echo("\n".join(lines[1:]))  # without the heading, for other programs
 
 

@@ -28,7 +28,7 @@ from eval_factory.config.model import RunConfig, known_keys, unknown_key, wrong_
 from eval_factory.config.resolved import FLAG_OF_KEY, Evaluation
 from eval_factory.config.rules import BENCHMARK_KEY, with_task_rules
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.plain_yaml import not_writable
+from eval_factory.core.plain_yaml import paths_not_writable
 from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import ClusterRule, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, similar_name_hint, task_of_run_entry, task_on
@@ -198,7 +198,7 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
     ]
     unwritable: list[str] = []
     for source, tree in layers:
-        for path in not_writable(tree):
+        for path in paths_not_writable(tree):
             unwritable.append(f"{source.value}: {path}: contains bytes that are not UTF-8")
     if unwritable:
         raise ConfigError(unwritable)

@@ -39,8 +39,8 @@ from eval_factory.core.enums import EXECUTOR_NAMES, LOCAL, SLURM
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import load_mapping
-from eval_factory.core.secrets import REDACTED, looks_like_key, written_keys
-from eval_factory.core.urls import PORT
+from eval_factory.core.secrets import REDACTED, looks_like_key, paths_of_written_keys
+from eval_factory.core.urls import PORT_PLACEHOLDER
 from eval_factory.tasks.framework import DATA_PATH, Framework, Task
 from eval_factory.tasks.run_entry import (
     CONFIG_TYPE,
@@ -112,8 +112,8 @@ def translated(path: Path, framework: Framework) -> Translation:
         ConfigError: the file cannot be read, has no known form, holds an API key, or names no task
             of eval-factory.
     """
-    document = load_mapping(path, _KNOWN_FORMS)
-    paths_of_api_keys = list(written_keys(without_versions(document)))
+    document = load_mapping(path, needs=_KNOWN_FORMS)
+    paths_of_api_keys = list(paths_of_written_keys(without_versions(document)))
     if paths_of_api_keys:
         raise ConfigError(
             [f"{path}: {key_path}: {TABLE['written_key']}" for key_path in paths_of_api_keys]
@@ -230,7 +230,7 @@ class _FileImport:
         # eval-factory chooses the port of a server itself: the file's port becomes a placeholder.
         self.document = {
             **self.document,
-            "deployment": {**_mapping(self.document.get("deployment")), "port": PORT},
+            "deployment": {**_mapping(self.document.get("deployment")), "port": PORT_PLACEHOLDER},
         }
         top_level_keys = _LAUNCHER_KEYS[""]
         known = self.known_values(section="", value=self.document, known_keys=top_level_keys)

@@ -18,7 +18,7 @@ from typing import Any
 from eval_factory.config.load import nested
 from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import Framework
 
@@ -26,7 +26,7 @@ _Tree = dict[str, Any]
 Note = Callable[[str, str], None]
 """Records a finding: the path of a value in the file, and a message about the value."""
 
-FORMS: Any = packaged("config/foreign_forms.yml")
+FORMS: Any = load_packaged("config/foreign_forms.yml")
 # The forms of files:
 LM_EVAL = "lm_eval"  # of lm-evaluation-harness
 INSPECT = "inspect"  # of inspect_ai

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, get_args
 from eval_factory.config.merge import Layer, section_at, with_defaults
 from eval_factory.config.model import ExecutorName, problems_with, shown_value
 from eval_factory.core.enums import LOCAL, SLURM
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.tasks.framework import Framework, Task
 
-TABLE: Any = packaged("config/foreign_configs.yml")
+TABLE: Any = load_packaged("config/foreign_configs.yml")
 """The tables of foreign_configs.yml by their names. A comment in the file explains each table."""
 ADAPTER = "target.api_endpoint.adapter_config"
 TASK = "config.params.task"  # the foreign key that names the task again

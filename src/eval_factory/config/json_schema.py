@@ -18,7 +18,7 @@ from eval_factory.config.model import RunConfig
 from eval_factory.config.suite_layers import PASSED_KEYS, TOP, preset_names
 from eval_factory.config.suite_model import SuiteSection
 from eval_factory.core.enums import SLURM
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.strict_model import KEYWORDS
 from eval_factory.tasks.framework import Framework
 
@@ -39,7 +39,7 @@ _DESCRIBED_AS = {
 }
 """A section of a suite -> the section with equal keys whose descriptions are used."""
 
-_TEXTS: Mapping[str, str] = packaged("config/descriptions.yml")
+_TEXTS: Mapping[str, str] = load_packaged("config/descriptions.yml")
 DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".")[0] != TOP}
 """The dotted path of a key of a run config -> the description that an editor shows."""
 

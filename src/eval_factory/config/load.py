@@ -19,8 +19,8 @@ from eval_factory.core.plain_yaml import (
     YamlError,
     YamlSyntaxError,
     load_mapping,
-    not_finite,
     parse,
+    paths_not_finite,
 )
 from eval_factory.core.secrets import field_names_a_secret, names_a_secret
 
@@ -246,7 +246,7 @@ def plain_document(mapping: Mapping[Any, Any]) -> dict[str, Any]:
             the value, because the value may be a secret.
     """
     document: dict[str, Any] = _plain(mapping, path="", level=1)
-    if infinite := list(not_finite(document)):
+    if infinite := list(paths_not_finite(document)):
         raise ConfigError([f"{path}: must be a finite number" for path in infinite])
     return document
 

@@ -30,7 +30,7 @@ from pydantic_core import PydanticCustomError
 
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import did_you_mean, expectation
-from eval_factory.core.safe_files import expanded
+from eval_factory.core.safe_files import expand_home
 from eval_factory.core.secrets import (
     REDACTED,
     Redactor,
@@ -133,7 +133,7 @@ VariableName = Annotated[
     str, AfterValidator(_variable_name), shown_pattern(r"^[A-Za-z_][A-Za-z0-9_]*$")
 ]
 OneLineText = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
-PathText = Annotated[OneLineText, AfterValidator(expanded)]
+PathText = Annotated[OneLineText, AfterValidator(expand_home)]
 """A path as the user wrote it, with `~` replaced by the home folder."""
 
 MAX_COUNT = 10**9  # the maximum of every count; a larger number is a typing error
@@ -243,7 +243,7 @@ def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields; raise ValueError if they hold a secret."""
     field = secret_field_of(fields)
     # A redactor without known secrets still replaces texts that look like keys.
-    if field is not None or Redactor().tree(fields) != fields:
+    if field is not None or Redactor().redact_tree(fields) != fields:
         secret = "a key" if field is None else f"a secret in its field {_quoted(field)}"
         raise ValueError(
             f"must not hold {secret} (it is not shown), because it is written into files; put "
@@ -307,7 +307,7 @@ Headers = Annotated[dict[str, str], AfterValidator(_sendable_headers)]
 
 def _quoted(field: str) -> str:
     """Return the name of a field in quotation marks, with any secret in the name redacted."""
-    return Redactor().text(repr(field))
+    return Redactor().redact_text(repr(field))
 
 
 ByBatch = Annotated[bool, Field(strict=True)] | Literal["fallback"]
@@ -669,7 +669,7 @@ def shown_value(value: object) -> str:
     """Return a value as messages show it: without secrets and not too long."""
     if isinstance(value, (dict, list)):
         return f"a {'mapping' if isinstance(value, dict) else 'list'}"
-    text = Redactor().text(repr(value))
+    text = Redactor().redact_text(repr(value))
     if len(text) <= MAX_SHOWN:
         return text
     return f"{text[:MAX_SHOWN]} ..."

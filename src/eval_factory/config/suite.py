@@ -459,7 +459,7 @@ def _reused(section: Mapping[str, Any], folder: SuiteDir) -> Iterator[ReusedCell
             target,
             evaluation,
             source=Path(entry["folder"]),
-            folder=folder.cell(target, evaluation),
+            folder=folder.cell_folder(target, evaluation),
         )
 
 
@@ -481,7 +481,7 @@ def _cell(
     if passed:
         # A key in the parameters of the cell is stronger than the same key of the suite.
         params = overlaid({"extra": deepcopy(passed)}, params)
-    cell_folder = folder.cell(combination.target["name"], combination.name)
+    cell_folder = folder.cell_folder(combination.target["name"], combination.name)
     config = {
         "type": combination.evaluation["type"],
         "output_dir": str(cell_folder),

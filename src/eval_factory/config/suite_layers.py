@@ -30,8 +30,8 @@ from eval_factory.config.merge import Source, leaves, merge, section_at
 from eval_factory.config.model import ApiEndpoint, Params, problems_with
 from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.core.errors import ConfigError, did_you_mean
-from eval_factory.core.plain_yaml import load_mapping, not_writable
-from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
+from eval_factory.core.plain_yaml import load_mapping, paths_not_writable
+from eval_factory.core.safe_files import LEADS_OUT, expand_home, is_within
 from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import Framework, Task
 from eval_factory.tasks.run_entry import CONFIG_TYPE, PATH_PARAMETERS, RunEntry, prefix_of
@@ -195,7 +195,7 @@ def _preset(
             f"{strongest.message_prefix}{TOP}.preset: there is no preset {shown_name}{hint}"
         )
         return None
-    document = load_mapping(_PRESETS / f"{name}.yml", NEEDED_KEYS)
+    document = load_mapping(_PRESETS / f"{name}.yml", needs=NEEDED_KEYS)
     return _layer(f"preset {name}", document, env, problems, folder=_PRESETS, is_preset=True)
 
 
@@ -223,7 +223,7 @@ def _files(
             break  # None if there is no further file. `build_suite` reports other values.
         message_prefix = f"{extending.message_prefix}{TOP}.extends: "
         try:
-            path = Path(os.path.normpath((extending.folder or Path()) / expanded(extended)))
+            path = Path(os.path.normpath((extending.folder or Path()) / expand_home(extended)))
         except ValueError as error:
             raise ConfigError(f"{message_prefix}{error}") from None
         if len(layers) >= MAX_FILES:
@@ -251,7 +251,7 @@ def _file(
     If the folder `inside` is set, the file must be inside this folder.
     """
     folder = Path(os.path.abspath(path)).parent
-    document = load_mapping(path, NEEDED_KEYS, inside)
+    document = load_mapping(path, needs=NEEDED_KEYS, inside=inside)
     return _layer(str(path), document, env, problems, folder=folder)
 
 
@@ -294,7 +294,7 @@ def _layer(
         tree = {}
     problems_of_tree: list[str] = []
     tree = interpolate(tree, env, TOP, problems_of_tree)
-    for path in not_writable(tree, TOP):
+    for path in paths_not_writable(tree, TOP):
         problems_of_tree.append(f"{path}: contains bytes that are not UTF-8")
     problems += [f"{message_prefix}{problem}" for problem in problems_of_tree]
     return replace(layer, tree=tree)

@@ -26,7 +26,7 @@ from eval_factory.config.model import (
 )
 from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.urls import PORT, REPLICA, served_url
+from eval_factory.core.urls import PORT_PLACEHOLDER, REPLICA_PLACEHOLDER, served_url
 
 _PATH = r"/[A-Za-z0-9._~/-]*"  # a pattern of the paths of URLs
 # An option of sbatch in its long form: `--constraint=a100` or `--exclusive`.
@@ -217,7 +217,7 @@ Health = Annotated[
     OneLineText,
     _matching(
         rf"{_PATH}|http://(127\.0\.0\.1|localhost):\{{port\}}(/[^\s]*)?",
-        f"a path, such as /health, or a URL such as http://127.0.0.1:{PORT}/health",
+        f"a path, such as /health, or a URL such as http://127.0.0.1:{PORT_PLACEHOLDER}/health",
     ),
 ]
 BasePath = Annotated[
@@ -381,15 +381,15 @@ def problems_of_serve(
     if serve.get("command") is None:
         yield (
             f"{path} has no serve.command, which starts its server: "
-            f"vllm serve my/model --port {PORT}"
+            f"vllm serve my/model --port {PORT_PLACEHOLDER}"
         )
-    elif PORT not in f"{serve['command']} {serve.get('machine_options') or ''}":
+    elif PORT_PLACEHOLDER not in f"{serve['command']} {serve.get('machine_options') or ''}":
         yield (
-            f"{path}: serve.command does not name the port: write {PORT}, which eval-factory "
-            "replaces by a free port"
+            f"{path}: serve.command does not name the port: write {PORT_PLACEHOLDER}, which "
+            "eval-factory replaces by a free port"
         )
     redactor = Redactor.from_environment(env, filter(names_a_secret, env))
-    if redactor.tree(serve, known_only=True) != serve:
+    if redactor.redact_tree(serve, known_only=True) != serve:
         yield (
             f"{path}: `serve` holds the value of a variable that is a secret (it is not shown), "
             "and everybody on the"
@@ -424,7 +424,7 @@ def health_url(serve: Mapping[str, Any]) -> str:
     health = str(serve["health"])
     if health.startswith("http"):
         return health
-    return f"http://127.0.0.1:{PORT}{health}"
+    return f"http://127.0.0.1:{PORT_PLACEHOLDER}{health}"
 
 
 def inherited_variables(serve: Mapping[str, Any]) -> list[str]:
@@ -452,6 +452,7 @@ def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for target, serve in served.items():
         replicas = ""
         if serve["replicas"] != 1:
-            replicas = f"{serve['replicas']} servers, {REPLICA}: its number; "
-        state = f"({replicas}{PORT}: a free port; ready when {serve['health']} answers with 200)"
+            replicas = f"{serve['replicas']} servers, {REPLICA_PLACEHOLDER}: its number; "
+        port = f"{PORT_PLACEHOLDER}: a free port"
+        state = f"({replicas}{port}; ready when {serve['health']} answers with 200)"
         yield f"#   {target}: {_command(serve)}  {state}"

@@ -30,20 +30,20 @@ class Budget:
     max_wall_s: float | None = None
 
     @property
-    def stated(self) -> dict[str, float]:
+    def stated_limits(self) -> dict[str, float]:
         """The limits that are set: a dict from the name of a limit to its value."""
         return {name: maximum for name, maximum in vars(self).items() if maximum is not None}
 
     def __bool__(self) -> bool:
-        return bool(self.stated)
+        return bool(self.stated_limits)
 
-    def reached(self, used: Mapping[str, float]) -> str | None:
+    def find_reached_limit(self, used: Mapping[str, float]) -> str | None:
         """Return the name of the first limit that is reached; None if no limit is reached.
 
         Args:
             used: a dict from the name of a limit to the amount that is used.
         """
-        for name, maximum in self.stated.items():
+        for name, maximum in self.stated_limits.items():
             if used[name] >= maximum:
                 return name
         return None
@@ -71,7 +71,7 @@ class Spending:
         }
 
 
-def total(parts: Iterable[Spending]) -> Spending:
+def sum_spendings(parts: Iterable[Spending]) -> Spending:
     """Return the sum of several spendings."""
     spendings = list(parts)
     return Spending(
@@ -140,7 +140,9 @@ class SpendingTracker:
     def begin(self) -> str | None:
         """Count a request and return None; if a limit is reached, only return the limit's name."""
         with self._lock:
-            reached = self._budget.reached(self.spent.by_limit(self._clock() - self._began))
+            reached = self._budget.find_reached_limit(
+                self.spent.by_limit(self._clock() - self._began)
+            )
             if reached is None:
                 self.spent = replace(self.spent, requests=self.spent.requests + 1)
             return reached
@@ -236,7 +238,7 @@ class Price(Rates):
     source: str = BY_TABLE  # who states the price; begins with `BY_TABLE` or `BY_LIBRARY`
     long_prompts: tuple[LongPrompts, ...] = ()
 
-    def of(self, prompt: float, completion: float, cached: float = 0) -> float:
+    def cost_of(self, prompt: float, completion: float, cached: float = 0) -> float:
         """Return the cost of a request in US dollars.
 
         The arguments are the numbers of tokens of one request, or the means of several requests.

@@ -16,7 +16,7 @@ SLURM = "slurm"
 EXECUTOR_NAMES = (LOCAL, SLURM)
 
 
-class Word(str, Enum):
+class TextEnum(str, Enum):
     """An enumeration of texts: a member behaves like its text in comparisons, formats and files."""
 
     # Without these lines, Python 3.12 would format a member as `Word.NAME`.
@@ -25,7 +25,7 @@ class Word(str, Enum):
     __format__ = str.__format__  # type: ignore[assignment]
 
 
-class RunStatus(Word):
+class RunStatus(TextEnum):
     """The status of a run. Suites and results are complete or partial; runs of a suite may have any
     status.
     """
@@ -51,7 +51,7 @@ class CellRecord:
         return f"{self.target}/{self.evaluation}"
 
 
-class Verdict(Word):
+class Verdict(TextEnum):
     """The verdict of a gate: a limit is met, is not met, or the sample is too small to decide."""
 
     PASS = "pass"  # noqa: S105 - a verdict, not a password
@@ -59,7 +59,7 @@ class Verdict(Word):
     INCONCLUSIVE = "inconclusive"
 
 
-class Evidence(Word):
+class Evidence(TextEnum):
     """The conclusion from a sample about a claim such as "not worse by more than a margin"."""
 
     SHOWN = "shown"
@@ -67,7 +67,7 @@ class Evidence(Word):
     INCONCLUSIVE = "inconclusive"
 
 
-class AttemptState(Word):
+class AttemptState(TextEnum):
     """The state of an attempt to get an answer, in the journal of requests."""
 
     ANSWERED = "answered"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.results import MODEL_ROLE, FailureCause
 
 MAX_CAUSE = 300  # characters of a cause in result files
@@ -156,7 +156,7 @@ class Remedy:
 def remedies() -> tuple[Remedy, ...]:
     """Return the rows of failure_remedies.yml; the first row that matches an error applies."""
     rows = []
-    for row in packaged("core/failure_remedies.yml"):
+    for row in load_packaged("core/failure_remedies.yml"):
         if "says" in row:
             row["says"] = tuple(row["says"])
         rows.append(Remedy(**row))

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eval_factory.core.enums import Word
+from eval_factory.core.enums import TextEnum
 
 
-class FinishReason(Word):
+class FinishReason(TextEnum):
     """Why a generation ended."""
 
     STOP = "stop"
@@ -41,7 +41,7 @@ FINISH_REASONS: Mapping[FinishReason, FinishFacts] = {
 }
 
 
-def facts_of(reason: str | None) -> FinishFacts:
+def facts_of_finish_reason(reason: str | None) -> FinishFacts:
     """Return the facts about a finish reason; default facts for an unknown word of a server."""
     for known, facts in FINISH_REASONS.items():
         if known == reason:  # `get` would not find a text: its hash differs from the member's
@@ -49,7 +49,7 @@ def facts_of(reason: str | None) -> FinishFacts:
     return FinishFacts()
 
 
-def from_inspect(word: str) -> str:
+def finish_reason_from_inspect(word: str) -> str:
     """Return the finish reason for a word in Inspect's logs; the word itself if it is unknown.
 
     Inspect uses `content_filter` for refusals, too: the result is then FILTERED.

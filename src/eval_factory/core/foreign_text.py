@@ -90,7 +90,7 @@ def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] 
     return printable(line)[:limit]
 
 
-def own_lines(text: str) -> str:
+def printable_lines(text: str) -> str:
     """Return eval-factory's own text of several lines, with each line made printable.
 
     Line breaks stay. Foreign text in the lines must therefore not contain line breaks.
@@ -157,7 +157,7 @@ def _with_origin(message: str, error: Mapping[str, Any]) -> str:
     return message
 
 
-def plain(text: str) -> str:
+def without_html(text: str) -> str:
     """Return the text of a response that is not JSON, without HTML tags.
 
     Escaped line breaks and tabs (`\\n`) become blanks. A long response is cut.

@@ -13,13 +13,15 @@ from dataclasses import asdict, dataclass, field, replace
 
 from eval_factory.core.budget import Budget, Price
 
-SETTINGS = "EVAL_FACTORY_SETTINGS"  # the variable with the settings, as JSON
-SKIPPED_PATCHES = "EVAL_FACTORY_WITHOUT"  # set by the user: the names of HELM patches to skip
+SETTINGS_VARIABLE = "EVAL_FACTORY_SETTINGS"  # the variable with the settings, as JSON
+SKIPPED_PATCHES_VARIABLE = (
+    "EVAL_FACTORY_WITHOUT"  # set by the user: the names of HELM patches to skip
+)
 # set by the user: the paths of environments that are not in the user's data folder
-MEDHELM_HOME = "EVAL_FACTORY_MEDHELM"
-HEIM_HOME = "EVAL_FACTORY_HEIM"
+MEDHELM_HOME_VARIABLE = "EVAL_FACTORY_MEDHELM"
+HEIM_HOME_VARIABLE = "EVAL_FACTORY_HEIM"
 # set by the user to 1: read all files, also those after the 1,000 entries of GitHub's list
-ALL_FILES = "MEDICAL_DATA_ALL_FILES"
+ALL_FILES_VARIABLE = "MEDICAL_DATA_ALL_FILES"
 
 PROXY_VARIABLES = frozenset(
     {
@@ -109,7 +111,7 @@ class HelmRunSettings:
     def environment(self) -> dict[str, str]:
         """Return the environment variables that pass the settings to helm-run."""
         settings = json.dumps(asdict(self), default=sorted)  # `sorted` makes lists of sets
-        return {**self.library_variables, SETTINGS: settings}
+        return {**self.library_variables, SETTINGS_VARIABLE: settings}
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> HelmRunSettings:
@@ -117,7 +119,7 @@ class HelmRunSettings:
 
         Raises ValueError if `environment` did not write the variable.
         """
-        return cls.from_json(env[SETTINGS]) if SETTINGS in env else cls()
+        return cls.from_json(env[SETTINGS_VARIABLE]) if SETTINGS_VARIABLE in env else cls()
 
     def file_text(self) -> str:
         """Return the content of the settings file, without the URLs of proxies and without limits.

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import json_line
@@ -68,7 +68,7 @@ class EventWriter:
 
     def emit(self, event: str, **fields: Any) -> None:
         """Write an event with its redacted fields."""
-        safe = self._redactor.tree(fields)
+        safe = self._redactor.redact_tree(fields)
         line = json_line({"time": time.time(), "run_id": self._run_id, "event": event, **safe})
         # If the disk is full, the event is lost: the run goes on and reports its own error.
         with self._lock, contextlib.suppress(OSError):
@@ -172,7 +172,7 @@ class _RedactingFormatter(logging.Formatter):
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        message = self._redactor.text(super().format(record))
-        first, *further = own_lines(message).split("\n")
+        message = self._redactor.redact_text(super().format(record))
+        first, *further = printable_lines(message).split("\n")
         indented = [line if line.startswith("  ") else f"  {line}" for line in further]
         return "\n".join([first, *indented])

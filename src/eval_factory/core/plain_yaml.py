@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from eval_factory.core.enums import Word
+from eval_factory.core.enums import TextEnum
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.safe_files import open_regular
 
@@ -153,13 +153,13 @@ def parse(text: str) -> Any:
         OverflowError,
     ):  # raised by PyYAML, for example for `!!int x`
         raise YamlError("holds a value that is not what its tag says") from None
-    path = next(not_finite(document), None)
+    path = next(paths_not_finite(document), None)
     if path is not None:
         raise YamlError(f"{path}: must be a finite number")
     return document
 
 
-def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str, Any]:
+def load_mapping(path: Path, *, needs: str, inside: Path | None = None) -> dict[str, Any]:
     """Return the mapping in a user's YAML file.
 
     Args:
@@ -202,7 +202,7 @@ def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str
     return document
 
 
-def parse_own(text: str) -> Any:
+def parse_own_text(text: str) -> Any:
     """Return the document in a text that eval-factory wrote, or that its package contains.
 
     Raises YamlSyntaxError if the text is not YAML, because it was changed or is incomplete.
@@ -213,13 +213,13 @@ def parse_own(text: str) -> Any:
         raise YamlSyntaxError(_syntax_problem(error)) from None
 
 
-def packaged(path: str) -> Any:
+def load_packaged(path: str) -> Any:
     """Return the document in a YAML file of eval-factory's package.
 
     Args:
         path: the path below the package, such as `config/descriptions.yml`.
     """
-    return parse_own((Path(__file__).parents[1] / path).read_text(encoding="utf-8"))
+    return parse_own_text((Path(__file__).parents[1] / path).read_text(encoding="utf-8"))
 
 
 def _syntax_problem(error: yaml.YAMLError) -> str:
@@ -319,7 +319,7 @@ def is_writable(text: str) -> bool:
     return re.search("[\ud800-\udfff]", text) is None
 
 
-def not_writable(tree: Any, path: str = "") -> Iterator[str]:
+def paths_not_writable(tree: Any, path: str = "") -> Iterator[str]:
     """Yield the path of each text that cannot be written to a file.
 
     For a key that cannot be written, the path of its mapping is yielded.
@@ -329,7 +329,7 @@ def not_writable(tree: Any, path: str = "") -> Iterator[str]:
             yield leaf_path
 
 
-def not_finite(tree: Any, path: str = "") -> Iterator[str]:
+def paths_not_finite(tree: Any, path: str = "") -> Iterator[str]:
     """Yield the path of each number that is infinite or NaN."""
     for leaf_path, value in _leaves(tree, path):
         if isinstance(value, float) and not math.isfinite(value):
@@ -370,7 +370,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-_Dumper.add_multi_representer(Word, lambda dumper, data: dumper.represent_str(str(data)))
+_Dumper.add_multi_representer(TextEnum, lambda dumper, data: dumper.represent_str(str(data)))
 _Dumper.add_representer(
     OneLine, lambda dumper, data: dumper.represent_mapping(f"{_TAG}map", data, flow_style=True)
 )

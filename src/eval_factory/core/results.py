@@ -338,7 +338,7 @@ class Score:
     # the unit of the value: share, rating, overlap; None if it is not known
     unit: str | None = None
 
-    def is_over(self, record: InstanceRecord) -> bool:
+    def covers(self, record: InstanceRecord) -> bool:
         """Return True if an instance belongs to the split and perturbation of this score."""
         split = self.split or ""  # a record without a split has ""
         return record.split == split and record.perturbation == self.perturbation
@@ -428,9 +428,9 @@ class JuryReport:
         return None
 
 
-ALL_ORDERS = ".all_orders"  # the end of the name of a score over all orders of the choices
+ALL_ORDERS_SUFFIX = ".all_orders"  # the end of the name of a score over all orders of the choices
 # the end of the name of a score over all repeats of each question
-REPEATS_MEAN = ".repeats_mean"
+REPEATS_MEAN_SUFFIX = ".repeats_mean"
 
 
 @dataclass(frozen=True)
@@ -481,7 +481,7 @@ class Floor:
     assumed: bool = False
 
     @property
-    def named(self) -> str:
+    def marked_name(self) -> str:
         """The name in `best`, marked if the score is assumed."""
         if self.assumed:
             return f"{self.best} (assumed)"
@@ -661,7 +661,7 @@ class AskedEndpoint:
     servers: tuple[AskedServer, ...] | None = None
 
     @property
-    def days(self) -> int:
+    def days_of_asking(self) -> int:
         """The number of full days between the first and the last answer; 0 if it is not known."""
         if self.first_answer is None or self.last_answer is None:
             return 0
@@ -681,7 +681,7 @@ class AskedEndpoint:
 PASSPORT_FILE = "judge_passport.yaml"
 """The name of a judge's passport in `dataset_files`. Only the corrected score depends on it."""
 # the start of names in `dataset_files` of data that eval-factory's package contains
-PACKAGED = "package:"
+PACKAGE_PREFIX = "package:"
 
 
 NO_VERSION = "none"
@@ -838,7 +838,7 @@ class InstanceRecord:
     # the criteria of a rubric: points, tags, verdict, each judge's answer
     criteria: tuple[Mapping[str, Any], ...] = ()
 
-    def group(self, field: str) -> str | None:
+    def group_value(self, field: str) -> str | None:
         """Return the instance's value of a field by which results are grouped, as a text.
 
         Return None if the instance does not have the field.

@@ -116,7 +116,7 @@ class Lock:
         self._holder = replace(self._holder, program=pid)
         self._write()
 
-    def program_ended(self) -> None:
+    def record_program_end(self) -> None:
         """Record that the process that inherited the lock has ended."""
         # The file is not written again: only messages need it, and `release` deletes it.
         self._holder = replace(self._holder, program=None)
@@ -220,11 +220,11 @@ class RunDir:
         """Return the file of the answers of one role: `model`, or the name of a judge."""
         return self.responses / f"{role}.jsonl"
 
-    def sample(self, sheet: str) -> Path:
+    def sample_file(self, sheet: str) -> Path:
         """Return the file that links the codes on a sheet for raters to answers."""
         return self.annotations / f"sample-{sheet}.json"
 
-    def bundled(self, folder: str) -> Path:
+    def bundled_folder(self, folder: str) -> Path:
         """Return the path to which a folder of a data bundle is copied.
 
         The folder is not that of a single scenario: it contains data sets of the Hub, for example.
@@ -232,35 +232,35 @@ class RunDir:
         return self.helm / folder
 
     @property
-    def answers(self) -> tuple[Path, ...]:
+    def answer_files(self) -> tuple[Path, ...]:
         """cache.db, and the files that belong to it while it is open or after a kill."""
         suffixed = [self.root / f"{self.cache_db.name}{suffix}" for suffix in CACHE_SUFFIXES]
         return (self.cache_db, *suffixed)
 
     @property
-    def results(self) -> tuple[Path, ...]:
+    def result_files(self) -> tuple[Path, ...]:
         """The files of the result, without `run_config.yml`."""
         documents = (self.evaluation_config, self.results_yml, self.eval_factory_metrics)
         return (*documents, self.results_jsonl, self.instances, self.report_html, self.report_md)
 
-    def written(self) -> list[Path]:
+    def existing_result_files(self) -> list[Path]:
         """Return the existing files of the result, with `run_config.yml` and the answers of each
         role.
         """
-        single = [path for path in (self.run_config, *self.results) if path.is_file()]
+        single = [path for path in (self.run_config, *self.result_files) if path.is_file()]
         return [*single, *sorted(path for path in self.responses.glob("*.jsonl") if path.is_file())]
 
     @property
     def _single(self) -> tuple[Path, ...]:
         """The files of a result that are directly in the folder."""
         state = (self.run_config, self.packages, self.run_state, self.own_data, self.lock_holder)
-        return (*self.results, *state, self.checksums, self.attestation)
+        return (*self.result_files, *state, self.checksums, self.attestation)
 
     @property
     def all_paths(self) -> tuple[Path, ...]:
         """All files and folders of a result. A result is read from these files only."""
         folders = (self.responses, self.model_configs, self.helm, self.logs, self.annotations)
-        return (*self._single, *self.answers, *folders)
+        return (*self._single, *self.answer_files, *folders)
 
     def writes(self, name: str) -> bool:
         """Return True if eval-factory writes a file with this name directly to the folder.
@@ -462,7 +462,7 @@ class SuiteDir:
     events = _PathInFolder(".suite", "events.jsonl")
     log = _PathInFolder(".suite", "suite.log")
 
-    def cell(self, target: str, evaluation: str) -> Path:
+    def cell_folder(self, target: str, evaluation: str) -> Path:
         """Return the output folder of a cell's run."""
         return self.root / target / evaluation
 
@@ -500,7 +500,7 @@ class SuiteDir:
         return self.state / "cells" / target / f"{evaluation}.log"
 
     @property
-    def table(self) -> tuple[Path, ...]:
+    def table_files(self) -> tuple[Path, ...]:
         """The files with the suite's table of results and its usage."""
         return (
             self.results_yaml,
@@ -518,7 +518,7 @@ class SuiteDir:
         runs = [run for run in folders if run.marker.exists() or run.evaluation_config.exists()]
         return (
             self.config,
-            *self.table,
+            *self.table_files,
             self.leaderboard,
             self.state,
             *chain.from_iterable(run.all_paths for run in runs),
@@ -535,7 +535,7 @@ class RunSuiteDir(SuiteDir):
 
     run_config = _PathInFolder("run_config.yml")  # the run config with its executor, for `run_eval`
 
-    def cell(self, target: str, evaluation: str) -> Path:  # noqa: ARG002 - the suite has one cell
+    def cell_folder(self, target: str, evaluation: str) -> Path:  # noqa: ARG002 - the suite has one cell
         """Return the run's output folder."""
         return self.root.parent
 

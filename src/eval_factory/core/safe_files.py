@@ -27,7 +27,7 @@ from eval_factory.core.errors import PrerequisiteError
 _PUBLIC = 0o644
 
 _together: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_together", default=None)
-"""(temporary path, final path) of the files inside `renamed_together`, in order; None outside."""
+"""(temporary path, final path) of the files inside `rename_together`, in order; None outside."""
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = _PUBLIC) 
 
 
 @contextmanager
-def renamed_together() -> Iterator[None]:
+def rename_together() -> Iterator[None]:
     """Rename all files that this thread writes inside the context only at the end of the context.
 
     All new files are complete on the disk before the first is renamed. They are renamed in the
@@ -323,7 +323,7 @@ _MAX_NAME = 255
 _MAX_PATH = 4095
 
 
-def expanded(text: str) -> str:
+def expand_home(text: str) -> str:
     """Return a path with `~` or `~user` replaced by the home folder.
 
     Raises ValueError if the home folder is not known (otherwise a folder with the name `~user`

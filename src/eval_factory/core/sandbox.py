@@ -357,7 +357,7 @@ def _folders_above(paths: Iterable[str]) -> list[str]:
 _TRIAL = 'for path; do [ -r "$path" ] || { echo "$path cannot be read"; exit 1; }; done; echo ready'
 
 
-def require(why: str, allowed: Allowed = Allowed()) -> None:
+def require_working(why: str, allowed: Allowed = Allowed()) -> None:
     """Check that a sandbox works, by running a small program in it.
 
     Args:

@@ -270,7 +270,7 @@ class Redactor:
         letters = _squeezed(text)
         return any(secret_letters in letters for secret_letters in self._squeezed)
 
-    def known(self, text: str) -> str:
+    def redact_known(self, text: str) -> str:
         """Return a text with all known secrets replaced, also if they are encoded or escaped."""
         if len(text) < self._shortest:  # fast exit for most texts
             return text
@@ -320,20 +320,20 @@ class Redactor:
             end = max(end, span_end)
         return "".join(parts) + text[end:]
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return a text with known secrets, and everything shaped like a key, replaced."""
-        return _without(_SHAPES, self.known(text))
+        return _without(_SHAPES, self.redact_known(text))
 
-    def tree(self, value: Any, *, known_only: bool = False) -> Any:
+    def redact_tree(self, value: Any, *, known_only: bool = False) -> Any:
         """Return nested mappings and lists with every text redacted, including keys.
 
         Args:
             value: mappings, lists and values.
             known_only: True if text that is only shaped like a key stays.
         """
-        return with_each_text(value, self.known if known_only else self.text)
+        return with_each_text(value, self.redact_known if known_only else self.redact_text)
 
-    def line(self, value: Any) -> tuple[str, Any]:
+    def redact_as_line(self, value: Any) -> tuple[str, Any]:
         """Return (the redacted value as a line of JSON, the redacted value).
 
         Raises RecursionError if the value is nested too deeply.
@@ -341,7 +341,7 @@ class Redactor:
         text = json_line(value)
         if self._is_clean(text, value):
             return text, value
-        clean = self.tree(value)
+        clean = self.redact_tree(value)
         return json_line(clean), clean
 
     def _is_clean(self, line: str, value: Any) -> bool:
@@ -356,13 +356,13 @@ class Redactor:
                 return False
         # A fast check for most lines: without a backslash, `plain` contains each text unescaped.
         plain = line.replace("\\n", "\n").replace('\\"', '"')
-        return "\\" not in plain and self.text(plain) == plain
+        return "\\" not in plain and self.redact_text(plain) == plain
 
     def _is_long_text_clean(self, text: str) -> bool:
         """Return True if redaction does not change a long text; a positive result is cached."""
         clean = self._clean  # `learn` in another thread replaces this set, so keep one reference
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-        if digest not in clean and self.text(text) == text:
+        if digest not in clean and self.redact_text(text) == text:
             clean.add(digest)
         return digest in clean
 
@@ -389,7 +389,7 @@ _NAME_OF_A_SECRET = re.compile(  # "apiKey", "token_2", "client-secret", "db.pwd
 )
 
 
-def ending_of(key: str) -> str:
+def last_characters_of(key: str) -> str:
     """Return the last four characters of a key for a log line.
 
     For a key of fewer than 20 characters, return a text that the key is too short to show.
@@ -461,7 +461,7 @@ def variables_in(tree: object) -> list[str]:
     return list(dict.fromkeys(names))  # each name once, in the order of the configuration
 
 
-def filled(tree: Any, env: Mapping[str, str]) -> Any:
+def fill_variables(tree: Any, env: Mapping[str, str]) -> Any:
     """Return nested mappings and lists with each `${NAME}` replaced by the variable's value.
 
     Raises PrerequisiteError if a variable is not set, or has characters that cannot be sent.
@@ -469,9 +469,9 @@ def filled(tree: Any, env: Mapping[str, str]) -> Any:
     if isinstance(tree, str):
         return _VARIABLE.sub(lambda match: _required_value(env, match[1]), tree)
     if isinstance(tree, Mapping):
-        return {key: filled(item, env) for key, item in tree.items()}
+        return {key: fill_variables(item, env) for key, item in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [filled(item, env) for item in tree]
+        return [fill_variables(item, env) for item in tree]
     return tree
 
 
@@ -558,7 +558,7 @@ def _is_secret(value: str) -> bool:
     return not (variables_in(value) or is_marker or is_placeholder(value))
 
 
-def written_keys(tree: Any, path: str = "") -> Iterator[str]:
+def paths_of_written_keys(tree: Any, path: str = "") -> Iterator[str]:
     """Yield the dotted path of each text with a key, in a configuration of another program.
 
     If the name of a field contains a key, the path has `REDACTED` instead of the name.
@@ -569,10 +569,10 @@ def written_keys(tree: Any, path: str = "") -> Iterator[str]:
             path_of_value = f"{path}.{REDACTED if is_key else name}".lstrip(".")
             if is_key:
                 yield path_of_value
-            yield from written_keys(value, path_of_value)
+            yield from paths_of_written_keys(value, path_of_value)
     elif isinstance(tree, list):
         for number, value in enumerate(tree):
-            yield from written_keys(value, f"{path}[{number}]")
+            yield from paths_of_written_keys(value, f"{path}[{number}]")
     elif isinstance(tree, str) and (
         _holds_a_key(tree) or _is_written_out(path.rpartition(".")[2], tree)
     ):
@@ -584,7 +584,7 @@ def _holds_a_key(text: str) -> bool:
     # Words in lower case are removed first: `hf_model_handle` begins like a key.
     other_text = re.sub(r"(?<![\w-])[a-z_]+(?![\w-])", "", text)
     # A redactor without secrets finds a key only by its shape.
-    return REDACTED in Redactor().text(other_text)
+    return REDACTED in Redactor().redact_text(other_text)
 
 
 def _is_written_out(field: str, value: str) -> bool:

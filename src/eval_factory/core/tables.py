@@ -80,7 +80,7 @@ class Table:
         return column >= len(self.head) - self.number_columns
 
 
-def screen(table: Table, widest: int | None = None) -> list[str]:
+def screen_lines(table: Table, widest: int | None = None) -> list[str]:
     """Return the lines of a table for a terminal.
 
     Args:
@@ -113,7 +113,7 @@ def _plain(cell: TableCell) -> str:
     return one_line(text, MAX_CELL)
 
 
-def markdown(table: Table) -> list[str]:
+def markdown_lines(table: Table) -> list[str]:
     """Return the lines of a table in GitHub's Markdown."""
     # the second line of Markdown's table, which sets the side to which a column is aligned
     sides = ["--:" if table.is_number(column) else ":--" for column in range(len(table.head))]

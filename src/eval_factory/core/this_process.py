@@ -176,7 +176,7 @@ collection takes 10 ms, and the dry run of a suite makes fewer objects than this
 """
 
 
-def collect_rarely() -> None:
+def collect_garbage_rarely() -> None:
     """Collect garbage rarely, and not when the process ends.
 
     At the end, Python would examine all objects twice, although the system frees their memory.

@@ -115,8 +115,8 @@ SERVED_AT = "EVAL_FACTORY_SERVED_AT"
 """The variable with the addresses of a model's servers (`http://127.0.0.1:PORT`), separated by
 blanks. The variable is set only for the processes of a suite's runs that ask the model.
 """
-PORT = "{port}"
-REPLICA = "{replica}"
+PORT_PLACEHOLDER = "{port}"
+REPLICA_PLACEHOLDER = "{replica}"
 """Placeholders in the command of a server: the port of the server, and the number of the server
 (from 0) among several servers of the model.
 """

@@ -55,7 +55,7 @@ PRESENTATION = "presentation"
 PERTURBATIONS = "perturbations"
 
 # GitHub lists at most this number of files of a folder. HELM reads no further files, unless the
-# user sets the variable `ALL_FILES` of `core/helm_run_settings.py`.
+# user sets the variable `ALL_FILES_VARIABLE` of `core/helm_run_settings.py`.
 MAX_LISTED_FILES = 1000
 
 

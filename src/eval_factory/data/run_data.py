@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from eval_factory.config.rules import own_data_of
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.helm_run_settings import ALL_FILES, HelmRunSettings, Pins
+from eval_factory.core.helm_run_settings import ALL_FILES_VARIABLE, HelmRunSettings, Pins
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.core.secrets import variable_of
@@ -171,7 +171,7 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
         return None
     root = Path(os.path.abspath(os.path.expanduser(extra.data_dir)))
     manifest = bundles.read_manifest(root)
-    all_files = env.get(ALL_FILES) == "1"
+    all_files = env.get(ALL_FILES_VARIABLE) == "1"
     needs = tuple(bundles.needs_of(task, manifest, root, sources, all_files=all_files))
     missing = []
     for need in needs:
@@ -229,7 +229,7 @@ def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
     reads_list_from_disk = extra.offline or extra.data_dir is not None
     if not reads_list_from_disk or task_sources(plan, load_sources()).listing is None:
         return None
-    return env.get(ALL_FILES) == "1"
+    return env.get(ALL_FILES_VARIABLE) == "1"
 
 
 def _missing_data_message(plan: Plan, location: str, missing: list[str], *, options: str) -> str:
@@ -264,7 +264,7 @@ def _check_without_bundle(
         # the folders below the data set's: configuration, version, revision
         if not any(cache.glob(f"{dataset.config or '*'}/*/*/dataset_info.json")):
             missing.append(f"{dataset.id} in {datasets_cache_folder(env)} (HF_HOME)")
-    perturbations = plan.rundir.bundled(bundles.PERTURBATIONS)
+    perturbations = plan.rundir.bundled_folder(bundles.PERTURBATIONS)
     for file in sources.perturbation_files(task):
         if not (perturbations / file.path).is_file():
             missing.append(str(perturbations / file.path))
@@ -296,7 +296,7 @@ def copy_bundle_files(bundle: BundleInUse, plan: Plan) -> None:
         )
     }
     for name in (bundles.HF_HOME, bundles.FILE_LISTS, bundles.PERTURBATIONS, *LIBRARY_FOLDERS):
-        targets[name] = plan.rundir.bundled(name)
+        targets[name] = plan.rundir.bundled_folder(name)
     listed = bundle.manifest.file_by_path()
     wanted = {path: listed[path] for path in bundle.paths}
     for folder, target in targets.items():
@@ -369,14 +369,14 @@ def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> H
     variables = {}
     top_folders = {path.partition("/")[0] for path in bundle.paths}
     if bundle.task.hub:
-        home = plan.rundir.bundled(bundles.HF_HOME)
+        home = plan.rundir.bundled_folder(bundles.HF_HOME)
         variables = {**HF_OFFLINE, "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / DATASETS)}
     for folder, variable in LIBRARY_FOLDERS.items():
         if folder in top_folders:
-            variables[variable] = str(plan.rundir.bundled(folder))
+            variables[variable] = str(plan.rundir.bundled_folder(folder))
     lists = settings.file_lists
     if bundles.FILE_LISTS in top_folders:
-        lists = str(plan.rundir.bundled(bundles.FILE_LISTS))
+        lists = str(plan.rundir.bundled_folder(bundles.FILE_LISTS))
     return replace(
         settings, library_variables={**settings.library_variables, **variables}, file_lists=lists
     )

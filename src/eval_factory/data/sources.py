@@ -16,7 +16,7 @@ from pydantic import AfterValidator, StringConstraints
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import printable
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks.framework import Framework, Task, load_framework
 from eval_factory.tasks.run_entry import is_run_entry, task_of_run_entry
@@ -305,7 +305,7 @@ class Sources(StrictModel):
 def load_sources() -> Sources:
     """Return the table of the installed package."""
     text = resources.files("eval_factory.data").joinpath("sources.yml").read_text(encoding="utf-8")
-    return Sources.model_validate(parse_own(text))
+    return Sources.model_validate(parse_own_text(text))
 
 
 AUGMENTATION = "data_augmentation"  # the argument of a run entry that names a perturbation of HELM

@@ -61,7 +61,7 @@ def packaged_data(run_spec: str) -> dict[str, str]:
     if table is None:
         return {}
     # Imported here, because `--help` needs only `KINDS` from this module and must start quickly.
-    from eval_factory.core.results import PACKAGED
+    from eval_factory.core.results import PACKAGE_PREFIX
 
     content = (resources.files(__package__) / table).read_bytes()
-    return {f"{PACKAGED}demo/{table}": hashlib.sha256(content).hexdigest()}
+    return {f"{PACKAGE_PREFIX}demo/{table}": hashlib.sha256(content).hexdigest()}

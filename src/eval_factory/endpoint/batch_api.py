@@ -13,7 +13,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 import requests
 
-from eval_factory.core.foreign_text import MAX_FOREIGN_TEXT, message_or_default, one_line, plain
+from eval_factory.core.foreign_text import (
+    MAX_FOREIGN_TEXT,
+    message_or_default,
+    one_line,
+    without_html,
+)
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.proxies import certificates, proxy_for
 from eval_factory.endpoint.servers import Servers
@@ -270,7 +275,7 @@ class BatchApi:
 
     def _safe_line(self, text: str) -> str:
         """Return a foreign text on one line, without secrets."""
-        return one_line(plain(self._redactor.text(text)), MAX_FOREIGN_TEXT)
+        return one_line(without_html(self._redactor.redact_text(text)), MAX_FOREIGN_TEXT)
 
     def _url(self, path: str) -> str:
         """Return the URL of a path below the base URL, with the query of the base URL."""
@@ -279,7 +284,7 @@ class BatchApi:
 
     def _url_in_messages(self, path: str) -> str:
         """Return the URL of a path as messages may show it, without secrets."""
-        return self._redactor.text(self._url(path))
+        return self._redactor.redact_text(self._url(path))
 
 
 def _keep_headers(request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.enums import Word
+from eval_factory.core.enums import TextEnum
 
 
-class BatchState(Word):
+class BatchState(TextEnum):
     """The state of a batch in the ledger. The last three states are final."""
 
     INTENDED = "intended"  # nothing was sent yet

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any
 
-from eval_factory.core.secrets import filled, variables_in
+from eval_factory.core.secrets import fill_variables, variables_in
 from eval_factory.endpoint import media, openai_api
 
 BATCH_OR_SINGLE = "fallback"
@@ -138,7 +138,7 @@ class EndpointSettings:
             PrerequisiteError: a variable is not set.
         """
         added = self.adapter.params_to_add
-        return {name: filled(added[name], env) for name in self.secret_field_names}
+        return {name: fill_variables(added[name], env) for name in self.secret_field_names}
 
     def body_of(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON body for a request, in the form in which it is stored.

@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import Any
 
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 
 _PREFIX = "finish_reason_"
 """The prefix of Google's finish reasons over gRPC, such as FINISH_REASON_MAX_TOKENS."""
@@ -20,7 +20,7 @@ _PREFIX = "finish_reason_"
 def _kinds() -> dict[str, str]:
     """Return the kind of each finish reason, by the reason in lower case."""
     kinds: dict[str, str] = {}
-    for row in packaged("endpoint/finish_reasons.yml"):
+    for row in load_packaged("endpoint/finish_reasons.yml"):
         for reason in row["reasons"]:
             kinds[reason] = row["kind"]
     return kinds

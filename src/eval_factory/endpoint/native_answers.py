@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.finish_reasons import FinishReason
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.endpoint import finish_reasons
 
 CONVERTED_FROM = "converted_from"
@@ -46,7 +46,7 @@ class _Form:
 def _forms() -> tuple[_Form, ...]:
     """Read the table, and return its rows."""
     forms = []
-    for row in packaged("endpoint/native_answers.yml"):
+    for row in load_packaged("endpoint/native_answers.yml"):
         fields: dict[str, Any] = {"server": row["server"]}
         fields["openai_path"] = row.get("openai", "")
         fields["has"] = tuple(row["has"])

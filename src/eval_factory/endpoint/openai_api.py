@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eval_factory.core.finish_reasons import FinishReason, facts_of
+from eval_factory.core.finish_reasons import FinishReason, facts_of_finish_reason
 from eval_factory.core.foreign_text import message_in, message_or_default, with_each_text
 from eval_factory.endpoint import event_stream, finish_reasons, native_answers, stated_errors
 from eval_factory.endpoint.thinking import Split, split_thinking
@@ -539,7 +539,9 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
         raise _error_in(choice["error"], "a choice holds an error")
     reason = choice.get("finish_reason")
     kind = finish_reasons.kind_of(reason)
-    if not facts_of(kind).is_answer:  # an unknown reason counts as the end of an answer
+    if not facts_of_finish_reason(
+        kind
+    ).is_answer:  # an unknown reason counts as the end of an answer
         raise InterruptedAnswer(f"the server interrupted its answer (finish_reason {reason})")
     if kind is not None:  # None: the table does not have the server's word, which then stays
         reason = kind

@@ -157,7 +157,7 @@ def _computed_cost(
     prompt, completion = tokens
     if price is None or prompt is None or completion is None:
         return None
-    return price.of(prompt, completion, tokens_from_cache(usage))
+    return price.cost_of(prompt, completion, tokens_from_cache(usage))
 
 
 def tokens_for_limit(

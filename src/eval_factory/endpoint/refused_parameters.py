@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from eval_factory.core.foreign_text import one_line, texts_in
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.openai_api import Change, SetTo
 
@@ -84,7 +84,7 @@ def _any_of(rows: list[dict[str, Any]]) -> re.Pattern[str]:
 @cache
 def _table() -> _Table:
     """Read and compile refused_parameters.yml."""
-    document = packaged("endpoint/refused_parameters.yml")
+    document = load_packaged("endpoint/refused_parameters.yml")
     names = {}
     quoted = {}
     for name, spellings in document["names"].items():

@@ -100,7 +100,7 @@ class ReplyReader:
             parsed = openai_api.unwrapped(openai_api.parse_answer(reply.data, content_type))
             # An endpoint may echo the key of the request, and no file may hold a key. Only known
             # keys are replaced: other text that looks like a key may be the model's answer.
-            answer = self._redactor.tree(parsed, known_only=True)
+            answer = self._redactor.redact_tree(parsed, known_only=True)
             if self._type != openai_api.IMAGES:
                 return openai_api.completion_of(answer, self._type)
             answer, pictures = made_pictures.pictures_taken_out(answer)
@@ -119,11 +119,11 @@ class ReplyReader:
         error_text = None
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
             error_text = foreign_text.message_or_default(
-                self._redactor.tree(openai_api.parse_answer(reply.data))
+                self._redactor.redact_tree(openai_api.parse_answer(reply.data))
             )
         if error_text is None:
-            error_text = foreign_text.plain(
-                self._redactor.text(reply.data.decode("utf-8", "replace"))
+            error_text = foreign_text.without_html(
+                self._redactor.redact_text(reply.data.decode("utf-8", "replace"))
             )
         if media.has_media(sent):
             # Some servers quote the content of a file that they cannot read.

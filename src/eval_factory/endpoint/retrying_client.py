@@ -597,7 +597,7 @@ class RetryingClient:
 
     def _failure_of(self, error: TransportError) -> RequestFailed:
         """Return the failure of the request after this error, without secrets."""
-        return RequestFailed(self._redactor.text(str(error)), error.status, error.error_text)
+        return RequestFailed(self._redactor.redact_text(str(error)), error.status, error.error_text)
 
     def _wait(self, pause: float, batched: BatchedRequest | None) -> None:
         """Pause before the next attempt, unless the last reply came from a batch."""
@@ -785,7 +785,7 @@ class RetryingClient:
             return self._reader.answer(reply)
         except openai_api.UnusableAnswer as error:
             message = foreign_text.one_line(
-                self._redactor.text(str(error)), prompt=foreign_text.texts_in(exchange.sent)
+                self._redactor.redact_text(str(error)), prompt=foreign_text.texts_in(exchange.sent)
             )
             self._raise_unusable(exchange, error, message)
 

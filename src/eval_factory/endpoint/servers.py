@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from eval_factory.core.secrets import Redactor, filled
+from eval_factory.core.secrets import Redactor, fill_variables
 from eval_factory.core.urls import request_url, server_urls
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings, limit_names
@@ -295,7 +295,7 @@ def make_servers(  # noqa: PLR0913 - an endpoint has many properties
     for (base, name), limit_name in zip(addresses, used_limit_names, strict=True):
         url = request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
         transport = Transport(base, timeout_s=settings.request_timeout, say=say)
-        messages = StopMessages.of(settings, redactor.text(url), env)
+        messages = StopMessages.of(settings, redactor.redact_text(url), env)
         admission = shared_admission(limit_name)
         servers.append(
             Server(settings, url, transport, messages, name, admission, has_answered=has_answered)
@@ -303,7 +303,9 @@ def make_servers(  # noqa: PLR0913 - an endpoint has many properties
     admission_to_all = None
     if server_limit_names:
         admission_to_all = shared_admission(common_limit_name) or LocalAdmission(settings.limit)
-    return Servers(servers, signing, redactor, admission_to_all, filled(settings.headers, env))
+    return Servers(
+        servers, signing, redactor, admission_to_all, fill_variables(settings.headers, env)
+    )
 
 
 def _addresses(
@@ -318,7 +320,7 @@ def _addresses(
     for configured_url in settings.urls:
         bases: tuple[str, ...]
         if served_url is None:
-            bases = server_urls(filled(configured_url, env), env)
+            bases = server_urls(fill_variables(configured_url, env), env)
         else:
             bases = (served_url,)
         for base in bases:

@@ -409,12 +409,12 @@ class OAuthSignIn(SignIn):
 
     def _error(self, reason: str, hint: str = "") -> SignInError:
         """Return the error for a token that is not available, with the variables to check."""
-        shown_reason = one_line(self._redactor.text(reason), _MAX_REASON)
+        shown_reason = one_line(self._redactor.redact_text(reason), _MAX_REASON)
         lines = [f"Error creating {self.service} OAuth token: {shown_reason}"]
         if hint:
             lines.append(hint)
         *first, last = self._variables.values()
-        shown_url = self._redactor.text(str(self._url))
+        shown_url = self._redactor.redact_text(str(self._url))
         lines.append(f"  check {', '.join(first)} ({shown_url}) and {last}")
         return SignInError("\n".join(lines))
 

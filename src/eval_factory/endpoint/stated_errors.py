@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 
 _CODE_FIELDS = ("code", "status", "status_code", "error_code", "Code")
 """Fields of an error object that may hold its code."""
@@ -47,7 +47,7 @@ class _Row:
 def _rows() -> tuple[_Row, ...]:
     """Read the table, and return its rows."""
     rows = []
-    for row in packaged("endpoint/stated_errors.yml"):
+    for row in load_packaged("endpoint/stated_errors.yml"):
         words = re.compile("|".join(row["says"]))
         unless = re.compile(row.get("unless", NO_MATCH))
         rows.append(_Row(row["status"], words, unless, lasts=row.get("lasts", False)))

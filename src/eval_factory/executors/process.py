@@ -24,7 +24,12 @@ from typing import IO, Any, TextIO
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import MAX_LOG_LINE, printable
-from eval_factory.core.helm_run_settings import ALL_FILES, HEIM_HOME, MEDHELM_HOME, SKIPPED_PATCHES
+from eval_factory.core.helm_run_settings import (
+    ALL_FILES_VARIABLE,
+    HEIM_HOME_VARIABLE,
+    MEDHELM_HOME_VARIABLE,
+    SKIPPED_PATCHES_VARIABLE,
+)
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import SERVED_AT
@@ -134,7 +139,7 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
             raise
         finally:
             if process.poll() is not None:
-                spec.lock.program_ended()
+                spec.lock.record_program_end()
             # Wait for the last lines. A child process of the program may keep the pipe open.
             reader.join(timeout=TERMINATE_GRACE_S)
         on_tick()  # for the events since the last call
@@ -185,7 +190,7 @@ def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[st
     """
     with source:
         for line in source:
-            shown = printable(redactor.text(line.rstrip("\n")))[:MAX_LOG_LINE]
+            shown = printable(redactor.redact_text(line.rstrip("\n")))[:MAX_LOG_LINE]
             tail.append(shown)
             # If the disk is full, reading must continue: the process would block on a full pipe.
             with contextlib.suppress(OSError):
@@ -340,14 +345,14 @@ ALLOWED_VARIABLES = frozenset(
         "TIKTOKEN_CACHE_DIR",
         "CUDA_VISIBLE_DEVICES",
         "OMP_NUM_THREADS",
-        ALL_FILES,
+        ALL_FILES_VARIABLE,
         "NVCF_STATUS_URL",
         "OAUTHLIB_INSECURE_TRANSPORT",
         "SYSTEMROOT",
-        SKIPPED_PATCHES,
+        SKIPPED_PATCHES_VARIABLE,
         SERVED_AT,
-        MEDHELM_HOME,
-        HEIM_HOME,
+        MEDHELM_HOME_VARIABLE,
+        HEIM_HOME_VARIABLE,
     }
 )
 """The environment variables of the user that helm-run gets. Keys of endpoints are not among them:

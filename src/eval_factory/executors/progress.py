@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.core import formats
 from eval_factory.core.enums import AttemptState
-from eval_factory.core.foreign_text import one_line, own_lines
+from eval_factory.core.foreign_text import one_line, printable_lines
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import openai_api, response_cache, thinking
 
@@ -138,7 +138,7 @@ class AnswerTail:
             line = f"{label}: {seconds}, {self._about_answer(row)}"
         else:
             line = f"{label}: {outcome} after {seconds}: {row['error']}"
-        return f"  {one_line(self._redactor.text(line), MAX_LINE_LENGTH)}"
+        return f"  {one_line(self._redactor.redact_text(line), MAX_LINE_LENGTH)}"
 
     def _about_answer(self, row: Mapping[str, Any]) -> str:
         """Return the token counts of an answer, its finish reason, and with `texts` its
@@ -152,7 +152,7 @@ class AnswerTail:
         if not self._texts:
             return facts
         # Redacted before it is cut, because a secret that is cut would not be recognized.
-        beginning = one_line(self._redactor.text(text), MAX_TEXT_LENGTH)
+        beginning = one_line(self._redactor.redact_text(text), MAX_TEXT_LENGTH)
         return f'{facts}: "{beginning}"'
 
 
@@ -284,7 +284,7 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
 
     def say(self, text: str) -> None:
         """Show lines of text above the bar."""
-        self._console.print(own_lines(text), markup=False)
+        self._console.print(printable_lines(text), markup=False)
 
     def show(self, event: dict[str, Any]) -> None:
         """Show an event of the run; unknown kinds of events are ignored."""

@@ -36,7 +36,7 @@ from urllib.parse import urlsplit
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.secrets import Redactor
-from eval_factory.core.urls import PORT, REPLICA
+from eval_factory.core.urls import PORT_PLACEHOLDER, REPLICA_PLACEHOLDER
 from eval_factory.executors.process import (
     TAIL_LINES,
     copy_lines,
@@ -311,7 +311,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         """Return True if the health URL of the server at this address answers with 200."""
         # `health` is a URL for the server's own machine: its host is replaced by the server's host.
         server = urlsplit(address)
-        health = urlsplit(self._spec.health.replace(PORT, str(server.port)))
+        health = urlsplit(self._spec.health.replace(PORT_PLACEHOLDER, str(server.port)))
         return is_healthy(health._replace(netloc=f"{server.hostname}:{health.port}").geturl())
 
 
@@ -485,7 +485,9 @@ class ServerGuard:
 
     def _fill_placeholders(self, text: str, port: int) -> str:
         """Return the text with the values of `{port}` and `{replica}`. Other braces stay."""
-        return text.replace(PORT, str(port)).replace(REPLICA, str(self._order["replica"]))
+        return text.replace(PORT_PLACEHOLDER, str(port)).replace(
+            REPLICA_PLACEHOLDER, str(self._order["replica"])
+        )
 
 
 def is_healthy(url: str, timeout_s: float = MAX_ANSWER_S) -> bool:

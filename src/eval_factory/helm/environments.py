@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.helm_run_settings import HEIM_HOME, MEDHELM_HOME
+from eval_factory.core.helm_run_settings import HEIM_HOME_VARIABLE, MEDHELM_HOME_VARIABLE
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.tasks.upstreams import HEIM, HELM, MEDHELM, UPSTREAMS, Upstream
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     # not imported at run time: the module imports pydantic, which helm-run does not need
     from eval_factory.plan.run_plan import Plan
 
-HOMES = {MEDHELM.name: MEDHELM_HOME, HEIM.name: HEIM_HOME}
+HOMES = {MEDHELM.name: MEDHELM_HOME_VARIABLE, HEIM.name: HEIM_HOME_VARIABLE}
 """From each upstream with a separate environment to the variable with the environment's folder."""
 MODULE_OF_PICTURE_METRICS = "torch"  # every metric of pictures needs this module
 STARTER = Path(__file__).resolve().parents[1] / "helm_plugin" / "start_in_environment.py"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.helm import names
 from eval_factory.tasks.jury_form import HELMS_FORM, JURY, JuryForm, jury_form_of
 
@@ -468,7 +468,7 @@ def jury_form_in(model_configs: Path) -> JuryForm:
     file = model_configs / names.BENCHMARK
     if not file.is_file():
         return HELMS_FORM
-    document = parse_own(file.read_text(encoding="utf-8"))
+    document = parse_own_text(file.read_text(encoding="utf-8"))
     for metric in document.get("metrics") or ():  # a rubric benchmark has none
         if metric["name"] == JURY:
             return jury_form_of(metric)
@@ -487,5 +487,5 @@ def has_answers_in(model_configs: Path) -> bool:
     file = model_configs / names.BENCHMARK
     if not file.is_file():
         return False
-    document = parse_own(file.read_text(encoding="utf-8"))
+    document = parse_own_text(file.read_text(encoding="utf-8"))
     return document.get("has_answers") is True

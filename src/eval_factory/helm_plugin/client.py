@@ -27,7 +27,7 @@ from helm.proxy.retry import NonRetriableException
 
 from eval_factory.core import logs
 from eval_factory.core.enums import AttemptState
-from eval_factory.core.foreign_text import one_line, own_lines
+from eval_factory.core.foreign_text import one_line, printable_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
@@ -752,7 +752,7 @@ def other_form_of(server: str) -> str:
 
 
 def _print_to_stderr(line: str) -> None:
-    print(own_lines(line), file=sys.stderr, flush=True)
+    print(printable_lines(line), file=sys.stderr, flush=True)
 
 
 def failure(message: str) -> RequestResult:

@@ -19,7 +19,7 @@ from helm.common import general
 from helm.common.media_object import MediaObject, MultimediaObject
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.plain_yaml import packaged, parse_own
+from eval_factory.core.plain_yaml import load_packaged, parse_own_text
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.media import facts_of
 from eval_factory.helm import names
@@ -87,7 +87,7 @@ def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
         part: the part of the files to download. Files for which `data/sources.yml` names no part
             (`when`) belong to all parts.
     """
-    table = packaged("data/sources.yml")
+    table = load_packaged("data/sources.yml")
     url_by_file = {}
     for entry in table["tasks"][task]["files"]:
         part_of_file = entry.get("when")
@@ -112,7 +112,7 @@ def picture_root(output_path: str) -> Path | None:
     file = RunDir(root).model_configs / names.BENCHMARK
     if not file.is_file():
         return None
-    document = parse_own(file.read_text(encoding="utf-8"))
+    document = parse_own_text(file.read_text(encoding="utf-8"))
     if "pictures_beside" not in document:
         return None
     return Path(document["pictures_beside"]).parent

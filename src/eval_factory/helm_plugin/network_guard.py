@@ -19,7 +19,7 @@ from typing import Any
 
 from eval_factory.core.helm_run_settings import (
     PROXY_VARIABLES,
-    SETTINGS,
+    SETTINGS_VARIABLE,
     HelmRunSettings,
     HostAndPort,
 )
@@ -222,7 +222,7 @@ def set_variables_of_settings_file(argv: Sequence[str], env: MutableMapping[str,
         argv: the arguments of helm-run.
         env: the environment variables to change.
     """
-    if SETTINGS in env:
+    if SETTINGS_VARIABLE in env:
         return  # eval-factory started this process
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     # The folder of the model files, with HELM's default.

@@ -230,7 +230,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         # HELM logs lines of the level INFO only with --debug. Only then may a prompt be shown.
         is_debug = logging.getLogger("helm").isEnabledFor(logging.INFO)
         if is_debug:
-            message = one_line(redactor.text(str(error)), MAX_LOG_LINE)
+            message = one_line(redactor.redact_text(str(error)), MAX_LOG_LINE)
         else:
             message = safe_message(error, redactor)
         for frame in traceback.extract_tb(innermost(error).__traceback__)[-_SHOWN_FRAMES:]:
@@ -490,8 +490,8 @@ def safe_message(error: Exception, redactor: Redactor) -> str:
     """
     cause = innermost(error)
     if isinstance(cause, scenarios.DownloadError):
-        return f"{type(cause).__name__}: {one_line(redactor.text(str(cause)), MAX_LOG_LINE)}"
-    text = redactor.text(_PROMPT_IN_MESSAGE.sub("", str(cause)).strip())
+        return f"{type(cause).__name__}: {one_line(redactor.redact_text(str(cause)), MAX_LOG_LINE)}"
+    text = redactor.redact_text(_PROMPT_IN_MESSAGE.sub("", str(cause)).strip())
     return f"{type(cause).__name__}: {one_line(text, _MAX_MESSAGE)}"
 
 

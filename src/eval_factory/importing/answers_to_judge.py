@@ -57,7 +57,7 @@ def read_judging(path: Path) -> Judging:
     Raises:
         ConfigError: a file cannot be read, or a case has an answer of its own.
     """
-    document = load_mapping(path, "name, description and metrics")
+    document = load_mapping(path, needs="name, description and metrics")
     if document.get("kind") != RUBRIC:
         return Judging(path, document, cases=None)
     file = path.parent / str(document.get("dataset_file"))

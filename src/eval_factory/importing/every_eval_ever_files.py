@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eval_factory.core.finish_reasons import from_inspect
+from eval_factory.core.finish_reasons import finish_reason_from_inspect
 from eval_factory.importing.foreign_run import (
     ForeignRun,
     ForeignSample,
@@ -406,7 +406,7 @@ def _sample(
         completion=None if error else completion,
         values={} if error else _known_values(values),
         error=str(error).splitlines()[0] if error else None,
-        finish_reason=from_inspect(str(stop_reason)) if stop_reason else None,
+        finish_reason=finish_reason_from_inspect(str(stop_reason)) if stop_reason else None,
         prompt_tokens=count_of(usage.get("input_tokens")),
         completion_tokens=count_of(usage.get("output_tokens")),
         latency_s=None if milliseconds is None else milliseconds / 1000,

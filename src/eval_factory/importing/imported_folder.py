@@ -116,8 +116,8 @@ def write_import(
         responses={},  # only eval-factory's own runs have stored responses
     )
     document = run_config(
-        redactor.tree(config),
-        redactor.text(command),
+        redactor.redact_tree(config),
+        redactor.redact_text(command),
         framework_name=FRAMEWORK,
         pkg_name=FRAMEWORK,
     )

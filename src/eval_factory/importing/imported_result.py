@@ -100,11 +100,11 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: Dat
             judges={},
             bounds=bounds,
             jury=None,
-            notes=tuple(redactor.text(note) for note in notes),
+            notes=tuple(redactor.redact_text(note) for note in notes),
             failures=_failures(counts, redactor),
             main_split=SPLIT,
             splits={SPLIT: counts.requested} if counts.requested else {},
-            not_reportable=tuple(redactor.text(reason) for reason in reasons),
+            not_reportable=tuple(redactor.redact_text(reason) for reason in reasons),
             floors={} if floor is None else {run.main_metric: floor},
         ),
         usage=_usage(run, counts),
@@ -290,7 +290,7 @@ def _note_texts(run: ForeignRun, counts: SampleCounts) -> Iterator[str]:
 def _failures(counts: SampleCounts, redactor: Redactor) -> tuple[FailureCause, ...]:
     """Return the most frequent errors of the samples, redacted."""
     return tuple(
-        replace(failure, cause=redactor.text(failure.cause)) for failure in counts.failures()
+        replace(failure, cause=redactor.redact_text(failure.cause)) for failure in counts.failures()
     )
 
 
@@ -385,31 +385,31 @@ def _instance_record(
     if reader_value is not None:
         # A source that is an export of eval-factory may have its own value of this metric.
         metrics.setdefault(READER_METRIC, reader_value)
-    redacted = redactor.tree  # redacts the texts at all levels of a value
+    redacted = redactor.redact_tree  # redacts the texts at all levels of a value
     return InstanceRecord(
-        id=redactor.text(sample.id),
+        id=redactor.redact_text(sample.id),
         split=SPLIT,
         sub_split=None,
         trial=sample.repeat,
         perturbation=None,
-        prompt=redactor.text(sample.prompt),
+        prompt=redactor.redact_text(sample.prompt),
         references=tuple(redacted(list(sample.references))),
         categories=redacted(dict(sample.categories)),
-        completion=None if sample.completion is None else redactor.text(sample.completion),
+        completion=None if sample.completion is None else redactor.redact_text(sample.completion),
         metrics=metrics,
         finish_reason=sample.finish_reason,
         prompt_tokens=sample.prompt_tokens,
         completion_tokens=sample.completion_tokens,
         latency_s=sample.latency_s,
         cached=False,
-        error=None if sample.error is None else redactor.text(sample.error),
+        error=None if sample.error is None else redactor.redact_text(sample.error),
         judges={},
         unjudged=False,
         injection=(),
         signs=signs,
         cluster=sample.cluster,
         turns=tuple(redacted(list(sample.turns))),
-        reasoning=None if sample.reasoning is None else redactor.text(sample.reasoning),
+        reasoning=None if sample.reasoning is None else redactor.redact_text(sample.reasoning),
         judgements=redacted(dict(sample.judgements)),
-        question=None if sample.question is None else redactor.text(sample.question),
+        question=None if sample.question is None else redactor.redact_text(sample.question),
     )

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.finish_reasons import from_inspect
+from eval_factory.core.finish_reasons import finish_reason_from_inspect
 from eval_factory.core.foreign_text import one_line
 from eval_factory.importing.foreign_run import (
     ForeignRun,
@@ -444,7 +444,7 @@ def _finish_reason(sample: Mapping[str, Any], stop_reason: Any) -> str | None:
         return f"limit:{limit['type']}"
     if not stop_reason:
         return None
-    return from_inspect(str(stop_reason))
+    return finish_reason_from_inspect(str(stop_reason))
 
 
 def _categories(sample: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

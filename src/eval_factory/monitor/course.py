@@ -225,7 +225,7 @@ def _limit_values(
         )
     group = records
     if limit.field is not None:
-        group = [record for record in records if record.group(limit.field) == limit.value]
+        group = [record for record in records if record.group_value(limit.field) == limit.value]
     instances = values_of(group, score)
     if not instances.means:
         raise ConfigError(
@@ -243,7 +243,9 @@ def _existing_groups(limit: Limit, records: Sequence[InstanceRecord]) -> str:
     """
     if limit.field is None:  # the limit is for the complete task
         return "no answer has a value of its metric"
-    values = {record.group(limit.field) for record in records} - {None}  # None: without the field
+    values = {record.group_value(limit.field) for record in records} - {
+        None
+    }  # None: without the field
     if values:
         names = formats.first_of(sorted(map(str, values)), _MAX_NAMED)
         return f"its values of {limit.field}: {names}"

@@ -21,13 +21,13 @@ from eval_factory.analysis.gate import GateResult, evaluate_policy
 from eval_factory.analysis.gate_policy import Policy, load_policy
 from eval_factory.analysis.gate_report import gate_text
 from eval_factory.config.suite import Suite
-from eval_factory.core.enums import RunStatus, Verdict, Word
+from eval_factory.core.enums import RunStatus, TextEnum, Verdict
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import load_mapping, to_yaml
 from eval_factory.core.rundir import RunDir, SuiteDir, suite_dir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.core.tables import screen
+from eval_factory.core.tables import screen_lines
 from eval_factory.monitor import simulation
 from eval_factory.monitor.course import (
     PanelMeasurement,
@@ -92,7 +92,7 @@ from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 PAGE_FILE = "report.html"
 
 
-class Outcome(Word):
+class Outcome(TextEnum):
     """The outcome of `make_baseline_or_look`."""
 
     BASELINE = "baseline"  # the baseline was made
@@ -428,7 +428,7 @@ def _look_outcome(
 ) -> MonitorOutcome:
     """Write the page, and return the outcome of the look in `line`."""
     prefix = f"look {line['look']} ({line['evidence']} of {baseline['looks']})"
-    lines = [*screen(limits_table(baseline, [line])), *look_lines(baseline, line)]
+    lines = [*screen_lines(limits_table(baseline, [line])), *look_lines(baseline, line)]
     if line["alarm"] is None:
         outcome = Outcome.IN_CONTROL
         headline = f"{prefix}: in control"
@@ -802,7 +802,7 @@ def _target_in(file: Path) -> dict[str, Any]:
     Raises:
         ConfigError: The file has no `target`, or it has other keys.
     """
-    document = load_mapping(file, "`target:` with `api_endpoint`, as a run config has it")
+    document = load_mapping(file, needs="`target:` with `api_endpoint`, as a run config has it")
     target = document.get("target")
     if not isinstance(target, dict) or set(document) != {"target"}:
         raise ConfigError(f"{file}: must contain `target:` with `api_endpoint`, and nothing else")

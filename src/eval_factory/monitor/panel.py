@@ -30,7 +30,7 @@ from eval_factory.config.suite_layers import name_of_type
 from eval_factory.config.suite_model import FolderName, SuiteSection, TargetEntry
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
-from eval_factory.core.safe_files import expanded
+from eval_factory.core.safe_files import expand_home
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
 from eval_factory.monitor.made_elsewhere import GIVE_RESULTS, identities_of
 from eval_factory.tasks.asking_forms import ASKING_KEYS
@@ -371,7 +371,7 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
     Raises:
         ConfigError: The file has mistakes; the message lists all of them.
     """
-    document = load_mapping(path, "`monitor:` with `output_dir`, `tasks` and `target`")
+    document = load_mapping(path, needs="`monitor:` with `output_dir`, `tasks` and `target`")
     problems: list[str] = []
     for key in document:
         if key != MONITOR_SECTION:
@@ -459,4 +459,4 @@ def _with_panel_keys(problem: str) -> str:
 
 def _absolute_path(file: Path, path: str) -> Path:
     """Return the absolute path of `path`; a relative path starts at the folder of `file`."""
-    return Path(os.path.abspath(file.absolute().parent / expanded(path)))
+    return Path(os.path.abspath(file.absolute().parent / expand_home(path)))

@@ -23,7 +23,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import load_mapping
-from eval_factory.core.tables import Table, screen
+from eval_factory.core.tables import Table, screen_lines
 from eval_factory.monitor.course import ANSWER_SHARES, HARM, STATED_MODELS
 from eval_factory.monitor.detector import alarm_level
 from eval_factory.monitor.ledger import (
@@ -63,7 +63,7 @@ def status_lines(name: str, history: History) -> list[str]:
         f"{name}: {state_of(history)}",
         f"baseline of {baseline['at']}: {runs} of {model} ({baseline['why']})",
     ]
-    lines += screen(limits_table(baseline, looks))
+    lines += screen_lines(limits_table(baseline, looks))
     lines += limits_out_of_reach(baseline)
     lines += drops_rarely_found(baseline)
     if looks:
@@ -363,7 +363,7 @@ def drops_rarely_found(baseline: Line) -> list[str]:
 
 def e_value_text(e: float) -> str:
     """Return an e-value with three significant digits."""
-    return formats.significant(e, _E_VALUE_DIGITS)
+    return formats.significant(e, digits=_E_VALUE_DIGITS)
 
 
 class PanelPackWriter:
@@ -480,7 +480,9 @@ def evidence_pack_of_panel(purpose: str, folder: Path, *, as_page: bool) -> str:
         PrerequisiteError: The ledger was changed, or a run that the ledger names has no result.
     """
     history = Ledger(folder).intact_history()
-    section = load_mapping(folder / PANEL_FILE, f"`{MONITOR_SECTION}:`").get(MONITOR_SECTION) or {}
+    section = (
+        load_mapping(folder / PANEL_FILE, needs=f"`{MONITOR_SECTION}:`").get(MONITOR_SECTION) or {}
+    )
     change = section.get("change") or {}
     plan: dict[str, Any] = {"change": change.get("description")}
     # A policy that cannot be read, or that is not the baseline's policy, is left out of the plan.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
-from eval_factory.core.secrets import Redactor, filled
+from eval_factory.core.secrets import Redactor, fill_variables
 from eval_factory.core.urls import base_of, server_urls
 from eval_factory.endpoint.batch_api import NO_SUCH_ADDRESS, BatchApi, BatchApiError
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
@@ -33,7 +33,7 @@ def batch_api_of(
     """
     servers = make_servers(endpoint, env=env, redactor=redactor, say=say, services=services_in(env))
     # There is one URL, so there is one server.
-    (address,) = server_urls(filled(endpoint.url, env), env)
+    (address,) = server_urls(fill_variables(endpoint.url, env), env)
     return BatchApi(servers, base_of(address), redactor)
 
 

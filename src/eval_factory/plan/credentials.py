@@ -16,8 +16,8 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.safe_files import read_text
 from eval_factory.core.secrets import (
     checked_secret,
-    ending_of,
     is_placeholder,
+    last_characters_of,
     secret_in,
     variable_of,
 )
@@ -247,7 +247,7 @@ def _lines_about_key(endpoint: EndpointSettings, name: str, key: str) -> Iterato
 
 def _usage_line(name: str, role: str, key: str) -> str:
     """Return the log line about the use of a key; the line shows only the end of the key."""
-    return f"Using API key {name} for {role}, ends with {ending_of(key)}"
+    return f"Using API key {name} for {role}, ends with {last_characters_of(key)}"
 
 
 class _HelmCredentials(NamedTuple):

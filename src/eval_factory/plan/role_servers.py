@@ -15,7 +15,7 @@ from eval_factory.config.model import urls_in
 from eval_factory.config.resolved import Evaluation
 from eval_factory.config.rules import prescribed_roles
 from eval_factory.core.enums import MODEL_ROLE
-from eval_factory.core.plain_yaml import YamlError, parse_own
+from eval_factory.core.plain_yaml import YamlError, parse_own_text
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import base_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
@@ -49,7 +49,7 @@ def read_earlier_servers(evaluation: Evaluation, rundir: RunDir) -> dict[str, Ro
         # A search in the text is much faster than reading the YAML.
         if not has_several and f"\n{SERVERS_SECTION}:" not in text:
             return {}
-        document = parse_own(text)
+        document = parse_own_text(text)
         if SERVERS_SECTION not in document:
             return _configured_servers(evaluation, document)
         servers = {}

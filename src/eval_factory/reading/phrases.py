@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 
-_PHRASES: dict[str, Any] = packaged("reading/phrases.yml")
+_PHRASES: dict[str, Any] = load_packaged("reading/phrases.yml")
 
 UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Letters of languages that write no blanks between words, or no blank before a suffix."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.reading.phrases import compiled
 
 MAX_REFUSAL = 400
@@ -12,7 +12,7 @@ MAX_REFUSAL = 400
 
 # "but" in several languages; `_pattern` adds the Arabic "and", one letter before the next word
 _BUT = "but|aber|pero|mas|mais|ma|но|однако|ولكن|لكن|लेकिन|परंतु|किंतु"
-_PHRASES: dict[str, Any] = packaged("reading/refusals.yml")
+_PHRASES: dict[str, Any] = load_packaged("reading/refusals.yml")
 
 
 def _pattern() -> str:

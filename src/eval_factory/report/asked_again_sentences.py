@@ -337,7 +337,7 @@ def choice_order_line(result: results.TaskResult) -> str | None:
     line += _chance_loss_text(record.same_words)
     if record.right_in_all is not None:
         line += f", {_percent(record.right_in_all.value)} right in every order"
-    score = result.scores.get(result.main_metric + results.ALL_ORDERS)
+    score = result.scores.get(result.main_metric + results.ALL_ORDERS_SUFFIX)
     if score is not None:
         line += f"; {result.main_metric} over all orders {formats.score(score.value)}"
     return line + not_reordered_text

@@ -78,7 +78,7 @@ def digests_of(
         rundir.own_data,  # a record of the state of the user's files, not these files
         rundir.cache_db,
     )
-    paths = {*rundir.results, *further_files}
+    paths = {*rundir.result_files, *further_files}
     for folder, pattern in (
         (rundir.responses, "*"),
         (rundir.model_configs, "*"),

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.plain_yaml import YamlError, parse_own
+from eval_factory.core.plain_yaml import YamlError, parse_own_text
 from eval_factory.core.secrets import REDACTED
 from eval_factory.report.page.instance_data import readable_page
 
@@ -89,7 +89,7 @@ def _document_differences(suffix: str, stored: str, made: str) -> Iterator[Diffe
 
     Raises an error if `made` is unreadable, because this program has just written that text.
     """
-    parse: Any = parse_own
+    parse: Any = parse_own_text
     if suffix == ".json":
         parse = json.loads
     try:

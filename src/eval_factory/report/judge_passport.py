@@ -15,7 +15,7 @@ from typing import Any
 from eval_factory import __version__
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.tables import Table, screen
+from eval_factory.core.tables import Table, screen_lines
 from eval_factory.core.tables import html as in_html
 from eval_factory.scoring.judge_calibration import (
     AgreementPart,
@@ -466,14 +466,14 @@ def passport_text(passport: JudgePassport) -> str:
     lines = [
         f"judge {one_line(passport.judge)}: {label_set_size(calibration)}",
         "",
-        *screen(figures_table(calibration.total)),
+        *screen_lines(figures_table(calibration.total)),
         "",
     ]
     if passport.steadiness:
-        lines += [*screen(steadiness_table(passport.steadiness)), ""]
+        lines += [*screen_lines(steadiness_table(passport.steadiness)), ""]
     categories = _narrow_category_table(calibration)
     if categories.rows:
-        lines += [*screen(categories), ""]
+        lines += [*screen_lines(categories), ""]
     for sentence in passport.verdict:
         lines += textwrap.wrap(sentence, width=80, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines) + "\n"

@@ -22,11 +22,11 @@ from eval_factory.core import formats
 from eval_factory.core.asked_again_records import AskedAgain
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, Provenance, Score, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.signs import SIGNS
-from eval_factory.core.tables import Table, code, markdown, prose
+from eval_factory.core.tables import Table, code, markdown_lines, prose
 from eval_factory.report import result_sentences
 from eval_factory.report.asked_again_sentences import asked_again_lines
 from eval_factory.report.checksums import listed_checksums
@@ -60,7 +60,7 @@ NOT_RECORDED = "-"  # the cell of a value that the result does not have
 @cache
 def paper_texts() -> Mapping[str, Any]:
     """Return the templates and sources in papers.yml."""
-    return dict(packaged("report/papers.yml"))
+    return dict(load_packaged("report/papers.yml"))
 
 
 @dataclass
@@ -529,7 +529,7 @@ def methods_of(writer: Writer) -> str:
         references.append(f"[{number}] {source}")
     parts.append("\n".join(["References", *references]))
     if writer.in_table:
-        parts.append("\n".join(["Runs", "", *markdown(writer.runs_table())]))
+        parts.append("\n".join(["Runs", "", *markdown_lines(writer.runs_table())]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -583,7 +583,7 @@ def tripod_of(writer: Writer, run_sentence: str) -> str:
         "source": guideline,
         "items": filled,
         # the items that are left for the authors
-        "left": "\n".join(markdown(Table(["item", "topic"], rows_for_authors))),
+        "left": "\n".join(markdown_lines(Table(["item", "topic"], rows_for_authors))),
         "references": writer.cite.listed(),
     }
     return template_of(paper_texts()["tripod_document"]).render(values)
@@ -707,7 +707,7 @@ def _no_sentences(_template: str) -> list[str]:
 @cache
 def pack_texts() -> Mapping[str, Any]:
     """Return the templates and sources in evidence_packs.yml."""
-    return dict(packaged("report/evidence_packs.yml"))
+    return dict(load_packaged("report/evidence_packs.yml"))
 
 
 def citations_of_pack() -> Citations:
@@ -853,15 +853,17 @@ def pack_markdown(pack: Pack) -> str:
     for item in pack.items:
         if not item.answers:
             left_to_people.append([item.number, item.topic, "; ".join(item.people)])
-    left = "\n".join(markdown(Table(["item", "topic", "only people can answer"], left_to_people)))
+    left = "\n".join(
+        markdown_lines(Table(["item", "topic", "only people can answer"], left_to_people))
+    )
     area_rows = []
     for area in pack.areas:
         elements = "; ".join(f"{item.number}: {item.topic}" for item in area.items)
         area_rows.append([area.name, elements, area.extent])
-    areas = "\n".join(markdown(Table(["area", "elements", "what is known"], area_rows)))
+    areas = "\n".join(markdown_lines(Table(["area", "elements", "what is known"], area_rows)))
     runs = ""
     if pack.runs is not None:
-        runs = "\n".join(markdown(pack.runs))
+        runs = "\n".join(markdown_lines(pack.runs))
     return template_of(pack_texts()["document"]).render(
         pack=pack, left=left, areas=areas, runs=runs
     )

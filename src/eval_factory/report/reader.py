@@ -20,7 +20,7 @@ from eval_factory.core import results
 from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.plain_yaml import YamlError, parse_own
+from eval_factory.core.plain_yaml import YamlError, parse_own_text
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import parse_json, refuse_foreign
@@ -309,7 +309,7 @@ def _document_in(file: Path) -> dict[str, Any]:
     import jsonschema  # Imported here: the import is slow, and `--help` needs no schema.
 
     try:
-        document: dict[str, Any] = parse_own(file.read_text(encoding="utf-8"))
+        document: dict[str, Any] = parse_own_text(file.read_text(encoding="utf-8"))
         documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     except FileNotFoundError:
         raise PrerequisiteError(
@@ -331,7 +331,7 @@ def _defaults_of(rundir: RunDir) -> dict[str, dict[str, Any]]:
     Both are empty if the file is missing or unreadable.
     """
     try:
-        stored = parse_own(rundir.run_config.read_text(encoding="utf-8"))
+        stored = parse_own_text(rundir.run_config.read_text(encoding="utf-8"))
         return {"config": dict(stored["config"]), "target": dict(stored["target"])}
     except (OSError, ValueError, TypeError, KeyError):
         return {"config": {}, "target": {}}
@@ -529,7 +529,7 @@ def own_benchmark_description(folder: Path) -> str:
     """
     file = RunDir(folder).model_configs / _OWN_BENCHMARK
     try:
-        document = parse_own(file.read_text(encoding="utf-8"))
+        document = parse_own_text(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, YamlError):
         return ""
     if not isinstance(document, Mapping):
@@ -623,7 +623,7 @@ def _runs_of(folder: Path) -> list[Path]:
     # The folder of a run is TARGET/EVALUATION.
     by_cell = {(run.parent.name, run.name): run for run in runs}
     try:
-        cells = parse_own(table.read_text(encoding="utf-8"))["cells"]
+        cells = parse_own_text(table.read_text(encoding="utf-8"))["cells"]
         order = [(str(cell["target"]), str(cell["evaluation"])) for cell in cells]
     except (OSError, ValueError, KeyError, TypeError):  # The table is missing or incomplete.
         order = []

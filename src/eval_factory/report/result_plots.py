@@ -44,7 +44,7 @@ class InstanceNumbers:
 
         `main` is the main score, or None if the main score could not be computed.
         """
-        if main is not None and record.error is None and main.is_over(record):
+        if main is not None and record.error is None and main.covers(record):
             value = record.metrics.get(main.metric)
             if value is not None:
                 self.values.append(value)
@@ -169,7 +169,7 @@ def _score_plot(result: TaskResult, score_name: str) -> Drawing:
         bounds = None
     marks = []
     if floor := result.validity.floors.get(score_name):
-        marks.append(Mark(f"best score without a model ({floor.named})", floor.value))
+        marks.append(Mark(f"best score without a model ({floor.marked_name})", floor.value))
         if "random" in floor.answers and floor.best != "random":
             marks.append(Mark("chance (an answer at random)", floor.answers["random"]))
     score_label = score_name

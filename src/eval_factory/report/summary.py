@@ -16,7 +16,7 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.results import Provenance, Score, Scores, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown, prose
+from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown_lines, prose
 from eval_factory.report import result_sentences, verdicts
 from eval_factory.report.asked_again_sentences import (
     MAX_ON_SCREEN,
@@ -251,7 +251,7 @@ def markdown_report(result: TaskResult) -> str:
     parts = [
         [f"# {code(result.task)}: {code(result.provenance.target)}"],
         list(_headline_lines(result)),
-        ["## Scores", "", *markdown(_score_table(result))],
+        ["## Scores", "", *markdown_lines(_score_table(result))],
         # Some lines are indented for the screen.
         ["## Validity", "", *(f"- {prose(line.strip())}" for line in result_lines(result))],
     ]
@@ -332,7 +332,7 @@ def _group_lines(result: TaskResult, field: str, by_value: Mapping[str, Scores])
             continue
         count = formats.count(score.stats.count)
         rows.append([Code(value), formats.score(score.value), _interval_text(score), count])
-    table = markdown(
+    table = markdown_lines(
         Table([Code(field), "value", "95 % interval", "instances"], rows, number_columns=3)
     )
     title = f"{counted(len(rows), 'group')} by <code>{escape(one_line(field))}</code>"

@@ -13,7 +13,7 @@ from typing import Any
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.results import MODEL_ROLE, ResponseStatistics, TaskResult
 from eval_factory.core.rundir import PRIVATE, RunDir
-from eval_factory.core.safe_files import atomic_file, renamed_together, write_atomic
+from eval_factory.core.safe_files import atomic_file, rename_together, write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
 from eval_factory.report.asked_again_sentences import LostAnswers
@@ -47,11 +47,11 @@ def write_reports(
         responses: for each role, all its stored answers, as rows of the cache.
         user_config: `config` and `target` with the user's values only; if None, `config` is used.
     """
-    redacted_config: Any = redactor.tree(config)
-    command = redactor.text(command)
+    redacted_config: Any = redactor.redact_tree(config)
+    command = redactor.redact_text(command)
     shown_config = redacted_config
     if user_config is not None:
-        shown_config = redactor.tree(user_config)
+        shown_config = redactor.redact_tree(user_config)
     document = documents.evaluation_config(result, shown_config, command)
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     # The numbers of `stored` are the rounded numbers of evaluation_config.yaml.
@@ -64,7 +64,7 @@ def write_reports(
         folder=folder_of_helm,
     )
     lost = LostAnswers(result.validity.asked_again)
-    with renamed_together():  # no file has its name before all files are complete
+    with rename_together():  # no file has its name before all files are complete
         _write_instances(result, rundir, redactor, packer=packer, lost=lost)
         _write_responses(rundir, responses, redactor)
         shown = ShownResult(
@@ -73,10 +73,10 @@ def write_reports(
             packer.finish(),
             methods=methods_text(stored, redacted_config["config"], redacted_config["target"]),
             lost=lost,
-            about=redactor.text(own_benchmark_description(folder_of_helm)),
+            about=redactor.redact_text(own_benchmark_description(folder_of_helm)),
         )
-        write_atomic(rundir.report_html, page([shown], redactor.text), mode=PRIVATE)
-        write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
+        write_atomic(rundir.report_html, page([shown], redactor.redact_text), mode=PRIVATE)
+        write_atomic(rundir.report_md, redactor.redact_text(markdown_report(result)))
         _write_results(rundir, documents.results_yml(result, redacted_config, command))
         write_atomic(rundir.evaluation_config, to_yaml(document))
     return stored
@@ -100,9 +100,9 @@ def _write_instances(
     ):
         for record in result.instances:
             lost.add(record)
-            instance_line, instance = redactor.line(documents.instance_line(record))
+            instance_line, instance = redactor.redact_as_line(documents.instance_line(record))
             instances.write(instance_line + "\n")
-            outcome_line, outcome = redactor.line(documents.result_line(record))
+            outcome_line, outcome = redactor.redact_as_line(documents.result_line(record))
             outcomes.write(outcome_line + "\n")
             packer.add(instance, outcome)
 
@@ -133,9 +133,9 @@ def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
     texts = {"request": row["request"], "response": row["response"]}
     try:
         bodies = {"request": json.loads(row["request"]), "response": json.loads(row["response"])}
-        line, _ = redactor.line({**fields, **bodies})
+        line, _ = redactor.redact_as_line({**fields, **bodies})
     except (RecursionError, ValueError):
-        line, _ = redactor.line({**fields, **texts})
+        line, _ = redactor.redact_as_line({**fields, **texts})
     return line + "\n"
 
 

@@ -30,7 +30,7 @@ from eval_factory.core.asked_again_records import (
     Share,
 )
 from eval_factory.core.formats import counted
-from eval_factory.core.results import REPEATS_MEAN, Score
+from eval_factory.core.results import REPEATS_MEAN_SUFFIX, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
 from eval_factory.helm.metric_facts import chosen_main_metric
@@ -270,7 +270,7 @@ class Askings(Part):
             for metric in with_name_and_split_of(main, self.metrics):
                 if str(metric.perturbation).startswith(REPEAT):
                     repeated.append(metric)
-            self.mean = add_mean_over_askings(draft, [main, *repeated], REPEATS_MEAN)
+            self.mean = add_mean_over_askings(draft, [main, *repeated], REPEATS_MEAN_SUFFIX)
             report = replace(report, repeats=self.repeats(values, extra.repeats, draft.scores))
         if extra.pushback is not None:
             report = replace(report, pushback=self.pushback(values, extra.pushback))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eval_factory.core.asked_again_records import Share
-from eval_factory.core.results import ALL_ORDERS, ChoiceOrders
+from eval_factory.core.results import ALL_ORDERS_SUFFIX, ChoiceOrders
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.confidence import Unit, share_of, units_of
@@ -127,7 +127,7 @@ class ChoiceOrderCheck(Part):
         main = draft.main_values
         draft.choice_orders = self.order_report(main, draft.missing)
         if main is not None:
-            add_mean_over_askings(draft, list(self.values_of(main).values()), ALL_ORDERS)
+            add_mean_over_askings(draft, list(self.values_of(main).values()), ALL_ORDERS_SUFFIX)
 
     def order_report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders:
         """Return the report on the questions that were asked in more than one order.

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.results import MODEL_ROLE, Comparability, Deviation, Instances, Provenance
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.run_data import differences_from_pinned
@@ -76,7 +76,7 @@ class MedhelmLeaderboard(StrictModel):
 @lru_cache(maxsize=1)
 def load_medhelm_leaderboard() -> MedhelmLeaderboard:
     """Return the leaderboard's settings from the packaged file."""
-    return MedhelmLeaderboard.model_validate(packaged("scoring/medhelm_leaderboard.yml"))
+    return MedhelmLeaderboard.model_validate(load_packaged("scoring/medhelm_leaderboard.yml"))
 
 
 @dataclass(frozen=True)

@@ -313,7 +313,8 @@ def notes_on_floors(
             )
         elif not better and not label.endswith(LENIENT):
             comparison = _comparison_with_floor(score, is_worse=worse)
-            best = f"the best score without a model ({floor.named}: {formats.score(floor.value)})"
+            value = formats.score(floor.value)
+            best = f"the best score without a model ({floor.marked_name}: {value})"
             not_better.append(f"{label}: {comparison} {best}")
     if not_better:
         yield Note(Importance.DOUBTFUL, f"{'; '.join(not_better)}. {conclusion}")

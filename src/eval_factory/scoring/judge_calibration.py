@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eval_factory.core.enums import Word
+from eval_factory.core.enums import TextEnum
 from eval_factory.scoring import intervals
 from eval_factory.scoring.agreement import index_of_nearest
 from eval_factory.tasks.physician_labels import (
@@ -93,7 +93,7 @@ class AgreementPart:
     physicians: Figures | None
 
 
-class Change(Word):
+class Change(TextEnum):
     """The change of a question that a judge was asked again."""
 
     AGAIN = "asked again"

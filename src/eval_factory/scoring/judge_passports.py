@@ -322,7 +322,7 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
     """
     file = folder / PASSPORT
     problem = f"{KEY}: {folder}"
-    document = load_mapping(file, "a judge's passport", inside=folder)
+    document = load_mapping(file, needs="a judge's passport", inside=folder)
     extra = plan.evaluation.extra
     try:
         passport = _Passport.model_validate(document)

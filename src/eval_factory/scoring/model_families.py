@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 
-_EXPRESSIONS = packaged("scoring/model_families.yml")
+_EXPRESSIONS = load_packaged("scoring/model_families.yml")
 
 
 def _patterns(topic: str) -> dict[str, re.Pattern[str]]:

@@ -21,7 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory import __version__
-from eval_factory.core.results import PACKAGED, UTC_FORMAT, AskedEndpoint, Provenance, TaskResult
+from eval_factory.core.results import (
+    PACKAGE_PREFIX,
+    UTC_FORMAT,
+    AskedEndpoint,
+    Provenance,
+    TaskResult,
+)
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.data.run_data import own_data_hashes_of, revisions_of
 from eval_factory.demo.example import packaged_data
@@ -357,7 +363,7 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     return hashes
 
 
-OUTSIDE_PREFIXES = ("hub:", PACKAGED)
+OUTSIDE_PREFIXES = ("hub:", PACKAGE_PREFIX)
 """The prefixes of names of data files that are stored outside the output folder."""
 
 

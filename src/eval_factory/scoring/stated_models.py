@@ -237,9 +237,9 @@ def notes_on_models(
     for role, endpoint in endpoints.items():
         if endpoint.other_model:
             yield Note(Importance.DOUBTFUL, what_was_stated(role, endpoint))
-        if endpoint.days >= FAR_APART_DAYS:
+        if endpoint.days_of_asking >= FAR_APART_DAYS:
             period = (
-                f"asked over {endpoint.days} days ({endpoint.first_answer} "
+                f"asked over {endpoint.days_of_asking} days ({endpoint.first_answer} "
                 f"to {endpoint.last_answer})"
             )
             yield Note(

@@ -220,7 +220,7 @@ def load_benchmark(path: Path) -> Benchmark:
         ConfigError: a key of the YAML file is unknown, missing or malformed; or, if all keys are
             correct, a file has mistakes. Only the first mistakes of a file are listed.
     """
-    document = load_mapping(path, "name, description, prompt_file, dataset_file and metrics")
+    document = load_mapping(path, needs="name, description, prompt_file, dataset_file and metrics")
     if document.get("kind") == RUBRIC:
         return _rubric_benchmark(path, document)
     if "kind" in document:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks.framework import plug_ins
 from eval_factory.tasks.upstreams import HELM, Upstream
@@ -104,7 +104,7 @@ def load_errata() -> Errata:
 
     Raises ConfigError if a plug-in cannot be read, or one of its errata is not valid.
     """
-    errata = Errata.model_validate(packaged("tasks/errata.yml"))
+    errata = Errata.model_validate(load_packaged("tasks/errata.yml"))
     added: list[Erratum] = []
     for plug_in in plug_ins():
         try:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.tasks.run_specs import IMAGES, IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM, Upstream
 
@@ -92,7 +92,7 @@ def plug_ins() -> tuple[PlugIn, ...]:
     for point in sorted(entry_points_of(_GROUP), key=_package_name):
         package = _package_name(point)
         try:
-            document = parse_own(
+            document = parse_own_text(
                 (resources.files(point.module) / _PLUG_IN_FILE).read_text(encoding="utf-8")
             )
             unknown = sorted(set(document) - _PLUG_IN_KEYS)
@@ -508,7 +508,7 @@ def load_framework() -> Framework:
     """
     path = framework_path()
     try:
-        framework = framework_of(parse_own(path.read_text(encoding="utf-8")))
+        framework = framework_of(parse_own_text(path.read_text(encoding="utf-8")))
     except _MALFORMED as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
     tasks = list(framework.evaluations)

@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import lru_cache
 from types import SimpleNamespace
 
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Analyte:
 @lru_cache(maxsize=1)
 def word_lists() -> SimpleNamespace:
     """Return the lists and tables of perturbations.yml, as attributes."""
-    lists = packaged("tasks/perturbations.yml")
+    lists = load_packaged("tasks/perturbations.yml")
     analytes = []
     for entry in lists["analytes"]:
         thresholds = tuple(Decimal(str(value)) for value in entry.get("thresholds", ()))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 
 CLASSES = "helm.benchmark.metrics.image_generation."
 """The package of the metrics' classes, with a dot at the end."""
@@ -66,7 +66,7 @@ def is_true(value: str | int | None) -> bool:
 @lru_cache(maxsize=1)
 def picture_metrics() -> tuple[PictureMetric, ...]:
     """Return all metrics of the table."""
-    table = packaged("tasks/picture_metrics.yml")
+    table = load_packaged("tasks/picture_metrics.yml")
     weights = {}
     for name, record in table["weights"].items():
         weights[name] = Weights(**record)

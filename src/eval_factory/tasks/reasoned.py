@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 
 REASONED = "reasoned"  # the value of `extra.answer_style` that asks for reasoning
 LETTER = "letter"  # a value of `ReasonedTask.answer_kind`
@@ -71,7 +71,7 @@ class ReasonedTask:
 @cache
 def reasoned_tasks() -> Mapping[str, ReasonedTask]:
     """Return a dict from the name of each task that can ask for reasoning to its changes."""
-    table = packaged("tasks/reasoned.yml")
+    table = load_packaged("tasks/reasoned.yml")
     tasks = {}
     # An entry has the kind of the answer (`ends`), the phrases to remove (`removes`), and the key
     # of the reason why examples are left out (`left_out`).
@@ -86,7 +86,7 @@ def reasoned_tasks() -> Mapping[str, ReasonedTask]:
 
 def tasks_that_reason_already() -> tuple[str, ...]:
     """Return the names of the tasks whose own prompts ask for reasoning."""
-    return tuple(packaged("tasks/reasoned.yml")["reason_already"])
+    return tuple(load_packaged("tasks/reasoned.yml")["reason_already"])
 
 
 def stated_at_end(answer: str) -> str:

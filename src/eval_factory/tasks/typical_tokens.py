@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 
 FILE = Path(__file__).parent / "typical_tokens.yml"
 
@@ -37,7 +37,7 @@ class TypicalRequest:
 @lru_cache(maxsize=1)
 def typical_requests() -> Mapping[str, TypicalRequest]:
     """Return a dict from the name of each task in `typical_tokens.yml` to its typical request."""
-    document = parse_own(FILE.read_text(encoding="utf-8"))
+    document = parse_own_text(FILE.read_text(encoding="utf-8"))
     requests = {}
     for name, figures in document.items():
         requests[name] = TypicalRequest(**figures)

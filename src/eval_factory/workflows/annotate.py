@@ -42,7 +42,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Clinicians, InstanceRecord, Provenance, TaskResult
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir, keep_from_git
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.core.tables import Table, screen
+from eval_factory.core.tables import Table, screen_lines
 from eval_factory.report.checksums import digests_of, listed_checksums, write_checksums
 from eval_factory.report.page.document import rater_form
 from eval_factory.report.page.instance_data import PageMedia
@@ -133,7 +133,7 @@ def export_sheets(
     _refuse_existing(files)
     draw = Draw(count, seed, names, stored.result.provenance.run_identity)
     sample, shown = _draw_sample(stored, kind, draw, read_annotations(rundir.ratings).rated_answers)
-    sample_file = rundir.sample(sample.id)
+    sample_file = rundir.sample_file(sample.id)
     with rundir.locked():
         rundir.annotations.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         write_atomic(sample_file, json.dumps(asdict(sample), indent=1) + "\n", mode=PRIVATE)
@@ -250,7 +250,7 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
     with rundir.locked():
         # the samples with ratings from earlier imports, and the samples of exported sheets
         samples = {sample.id: sample for sample in read_annotations(rundir.ratings).samples}
-        for path in sorted(rundir.annotations.glob(rundir.sample("*").name)):
+        for path in sorted(rundir.annotations.glob(rundir.sample_file("*").name)):
             sample = read_sample(path)
             samples[sample.id] = sample
         if not samples:
@@ -425,15 +425,15 @@ def plan_lines(basis: PlanBasis, half_width: float | None) -> list[str]:
             [
                 f"{formats.decimals(correlation, 2)}{suffix}",
                 *("-" if count is None else str(count) for count in needed),
-                "-" if math.isinf(narrowest) else f"+/- {formats.significant(narrowest, 3)}",
+                "-" if math.isinf(narrowest) else f"+/- {formats.significant(narrowest, digits=3)}",
             ]
         )
-    columns = [f"+/- {formats.significant(width, 3)}" for width in widths]
+    columns = [f"+/- {formats.significant(width, digits=3)}" for width in widths]
     header = ["correlation of judge and people", *columns, "all rated"]
     return [
         f"{basis.metric}: {expected.answers} answers, {spread}",
         "answers to rate for a 95 % interval of the corrected score of this half width:",
-        *(f"  {line}" for line in screen(Table(header, rows, len(header)))),
+        *(f"  {line}" for line in screen_lines(Table(header, rows, len(header)))),
         (
             "-: the interval is too wide even if every answer is rated: ask more questions; "
             f"at least {MIN_RATED} rated answers are needed"

@@ -528,7 +528,7 @@ class Batches:
             PrerequisiteError: Any other refusal; a new batch would be refused, too.
         """
         reasons = "; ".join(f"{code}: {message}" for code, message in status.errors[:3])
-        reasons = self._context.redactor.text(reasons) or "the endpoint states no reason"
+        reasons = self._context.redactor.redact_text(reasons) or "the endpoint states no reason"
         if any(code == TOO_MANY_TOKENS for code, _ in status.errors) and len(lines) > 1:
             self._ledger.to_be_sent_again(batch.intent, BatchState.SPLIT)
             half = len(lines) // 2
@@ -613,7 +613,7 @@ class Batches:
 def exceeded(budget: Budget, spent: Spending) -> str | None:
     """Return the name of a limit that `spent` exceeds; None if it exceeds no limit."""
     used = spent.by_limit(seconds=0.0)  # max_wall_s is enforced by the deadline, not here
-    for name, limit in budget.stated.items():
+    for name, limit in budget.stated_limits.items():
         if used[name] > limit:
             return name
     return None
@@ -681,7 +681,7 @@ def _by_role(lines: Sequence[Line]) -> dict[str, list[Line]]:
 
 def _with_line(spent: Spending, line: Line, price: Price | None) -> Spending:
     """Return `spent` plus the maximum use of one more request."""
-    cost = 0.0 if price is None else price.of(line.prompt_tokens, line.output_tokens)
+    cost = 0.0 if price is None else price.cost_of(line.prompt_tokens, line.output_tokens)
     tokens = line.prompt_tokens + line.output_tokens
     return Spending(spent.requests + 1, spent.tokens + tokens, spent.cost + cost)
 

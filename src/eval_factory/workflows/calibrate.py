@@ -33,7 +33,7 @@ from eval_factory.core.rundir import (
     keep_from_git,
     sha256_of,
 )
-from eval_factory.core.safe_files import renamed_together, write_atomic
+from eval_factory.core.safe_files import rename_together, write_atomic
 from eval_factory.plan.run_plan import EndpointPlan, jury_of, make_plan, slug_of
 from eval_factory.report.judge_passport import (
     JudgePassport,
@@ -400,7 +400,7 @@ def _write_passports(
     for folder in {file.parent for file in texts}:
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         keep_from_git(folder, is_ours=(folder / PASSPORT).exists())
-    with renamed_together():
+    with rename_together():
         for file, text in texts.items():
             write_atomic(file, text, mode=PRIVATE)
     return Calibrated(tuple(passports), juries, tuple(texts))
@@ -449,7 +449,7 @@ def _stored_date(folder: Path, passport: JudgePassport) -> str | None:
     _check_folder(folder)
     if not (folder / PASSPORT).exists():
         return None
-    stored = load_mapping(folder / PASSPORT, "a judge's passport", inside=folder)
+    stored = load_mapping(folder / PASSPORT, needs="a judge's passport", inside=folder)
     stored_identity = [stored.get("judge"), stored.get("judge_labels")]
     for name, key in (("label_set", "sha256"), ("asked", "judge_sha256")):
         section = stored.get(name)

@@ -118,12 +118,12 @@ def claim_output_folder(rundir: RunDir) -> None:
     """
     if not rundir.marker.is_file():
         overwritten_files = (
-            *rundir.results,
+            *rundir.result_files,
             rundir.run_config,
             rundir.packages,
             rundir.checksums,
             rundir.attestation,
-            *rundir.answers,
+            *rundir.answer_files,
         )
         at_risk_paths = []
         for path in overwritten_files:
@@ -191,8 +191,8 @@ def start_over(rundir: RunDir) -> None:
         rundir.run_state,
         rundir.packages,
         rundir.helm / names.TRIVIAL_SCORES_FILE,
-        *rundir.results,
-        *rundir.answers,
+        *rundir.result_files,
+        *rundir.answer_files,
         rundir.batches,
     ):
         path.unlink(missing_ok=True)

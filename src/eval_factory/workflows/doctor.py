@@ -66,7 +66,7 @@ def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
     yield _disk_finding(Path.cwd())
     yield _finding_of_check(
         "sandbox",
-        lambda: sandbox.require("needed by benchmarks that execute answers"),
+        lambda: sandbox.require_working("needed by benchmarks that execute answers"),
         needed=False,
     )
     yield from _network_findings(env)
@@ -117,7 +117,7 @@ def _network_findings(env: Mapping[str, str]) -> Iterator[Finding]:
     if problems := proxies.proxy_problems(env):
         yield Finding("proxies", works=False, text="\n".join(problems))
     else:
-        variables = redactor.text(", ".join(proxies.shown_variables(env)))
+        variables = redactor.redact_text(", ".join(proxies.shown_variables(env)))
         text = variables or "none named in the environment"
         yield Finding("proxies", works=None, text=text)
 
@@ -209,12 +209,12 @@ def _endpoint_finding(
         # Messages about a sign-in are not shown.
         warning = probe(endpoint, env, redactor, say=lambda _message: None)
     except EvalFactoryError as error:
-        return Finding(about, works=False, text=redactor.text(str(error)))
+        return Finding(about, works=False, text=redactor.redact_text(str(error)))
     if warning is not None:  # no answer came: the endpoint is slow or busy
-        return Finding(about, works=False, text=redactor.text(warning))
+        return Finding(about, works=False, text=redactor.redact_text(warning))
     verb = "accepts batches" if endpoint.batch else f"answers as {endpoint.model_id}"
     text = f"{', '.join(endpoint.urls)} {verb}"
-    return Finding(about, works=True, text=redactor.text(text))
+    return Finding(about, works=True, text=redactor.redact_text(text))
 
 
 def _data_finding(plan: Plan, env: Mapping[str, str]) -> Finding:

@@ -18,7 +18,7 @@ from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.resolved import Evaluation
 from eval_factory.config.rules import chance_questions_of
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.endpoint.media_metadata import REMOVED
 from eval_factory.helm.command import command_line, model_files
@@ -83,8 +83,8 @@ def dry_run(
         from eval_factory.workflows.suite.slurm_run import job_script
 
         text += "\n".join(job_script(evaluation, env)) + "\n"
-    text = redactor_of(evaluation, env).text(text)
-    return DryRun(own_lines(text), would_stop=tuple(map(str, faults_of_user_files(plan))))
+    text = redactor_of(evaluation, env).redact_text(text)
+    return DryRun(printable_lines(text), would_stop=tuple(map(str, faults_of_user_files(plan))))
 
 
 def _additional_requests(evaluation: Evaluation) -> Iterator[str]:

@@ -36,7 +36,7 @@ from eval_factory.core.budget import (
     Price,
 )
 from eval_factory.core.errors import EvalFactoryError, PrerequisiteError
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
@@ -184,7 +184,7 @@ class Total(ABC):
             MAX_WALL: seconds,
         }
         exceeded = {}
-        for name, limit in self.budget.stated.items():
+        for name, limit in self.budget.stated_limits.items():
             amount = needed[name]
             if amount is not None and amount > limit:
                 exceeded[name] = amount
@@ -198,7 +198,7 @@ class Total(ABC):
     def exceeded_limit_lines(self) -> list[str]:
         """Return a line for each limit that will be reached before the end."""
         return [
-            f"  {name} ({self.budget.stated[name]:g}) will be reached before the end"
+            f"  {name} ({self.budget.stated_limits[name]:g}) will be reached before the end"
             for name in self.exceeded_limits
         ]
 
@@ -431,7 +431,7 @@ def _cache_of_task(plan: Plan) -> Path | None:
     Otherwise return None: the prompts of another task have other lengths.
     """
     try:
-        document = parse_own(plan.rundir.run_config.read_text(encoding="utf-8"))
+        document = parse_own_text(plan.rundir.run_config.read_text(encoding="utf-8"))
         is_of_task = document["config"]["type"] == plan.evaluation.run.config.type
     except (OSError, ValueError, KeyError, TypeError):
         is_of_task = False
@@ -578,7 +578,7 @@ def _cost(
     if tokens.prompts is None or tokens.answers is None or not count:
         return None, f"unknown, because the tokens are unknown ({price.source})"
     # The price of a request may depend on its length, so a request of mean length is priced.
-    cost_of_request = price.of(tokens.prompts / count, tokens.answers / count)
+    cost_of_request = price.cost_of(tokens.prompts / count, tokens.answers / count)
     return count * cost_of_request, price.source
 
 

@@ -14,7 +14,7 @@ from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.results import TaskResult
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.this_process import ignore_sighup
@@ -137,7 +137,7 @@ def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[
         "command": shlex.join(argv),
         **plan.evaluation.as_given(),
     }
-    redacted: dict[str, Any] = context.redactor.tree(record)
+    redacted: dict[str, Any] = context.redactor.redact_tree(record)
     return redacted
 
 
@@ -155,7 +155,9 @@ def look_for_prerequisites(plan: Plan) -> None:
     only_generate = plan.evaluation.extra.only_generate
     look_for_packages(plan.task_name, helm.run_spec, plan.upstream, only_generate=only_generate)
     if needs_sandbox(helm.run_spec, helm.arguments):
-        sandbox.require(f"{plan.task_name} executes the model's answers, and only in a sandbox")
+        sandbox.require_working(
+            f"{plan.task_name} executes the model's answers, and only in a sandbox"
+        )
 
 
 def earlier_finished_run(plan: Plan, data: resume.DataRead) -> FinishedRun | None:
@@ -258,6 +260,6 @@ def _evaluated(
     from eval_factory.report.summary import result_summary
     from eval_factory.scoring.reportable import why_not_reportable
 
-    text = own_lines(context.redactor.text(result_summary(written, plan.rundir)))
+    text = printable_lines(context.redactor.redact_text(result_summary(written, plan.rundir)))
     minimum = plan.evaluation.extra.min_coverage
     return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))

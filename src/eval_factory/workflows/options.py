@@ -20,7 +20,7 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.secrets import Redactor
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def failure_record(error: BaseException, code: int, message: str | None = None) 
     redactor = Redactor.from_environment(os.environ)
     error_fields = {
         "type": type(error).__name__,
-        "message": own_lines(redactor.text(message or str(error))),
+        "message": printable_lines(redactor.redact_text(message or str(error))),
     }
     return {"event": "end", "exit_code": code, "error": error_fields}
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.helm_run_settings import ALL_FILES, HelmRunSettings, SampleSettings
+from eval_factory.core.helm_run_settings import ALL_FILES_VARIABLE, HelmRunSettings, SampleSettings
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
@@ -88,8 +88,8 @@ def _write_passport(plan: Plan) -> None:
 def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> None:
     """Write the configuration and the command of the run to run_config.yml."""
     info = plan.evaluation.framework.framework
-    config: Any = context.redactor.tree(plan.evaluation.as_dict())
-    servers = context.redactor.tree(servers_section(plan.endpoints, plan.earlier_servers))
+    config: Any = context.redactor.redact_tree(plan.evaluation.as_dict())
+    servers = context.redactor.redact_tree(servers_section(plan.endpoints, plan.earlier_servers))
     # two top-level keys of run_config.yml, which are only written if they are needed
     further_keys: dict[str, Any] = {}
     if servers:
@@ -98,7 +98,7 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
         further_keys[SENDS_METADATA] = True
     document = run_config(
         config,
-        context.redactor.text(shlex.join(argv)),
+        context.redactor.redact_text(shlex.join(argv)),
         info.name,
         info.pkg_name,
         further_keys,
@@ -157,7 +157,7 @@ def data_settings(
     library_variables = {}
     if run_data.takes_all_files(plan, env):
         # The user has set this variable; helm-run reads all text files of a folder with it too.
-        library_variables[ALL_FILES] = "1"
+        library_variables[ALL_FILES_VARIABLE] = "1"
     settings = HelmRunSettings(
         pins=run_data.pins_of(plan),
         probe_judges=extra.probe_judges,
@@ -200,7 +200,9 @@ def create_or_check_cache(rundir: RunDir, log: logging.Logger) -> None:
         response_cache.create_or_check(rundir.cache_db)
     except response_cache.DamagedCacheError as error:
         log.warning(
-            "cache.db: %s; moved to %s and not used", error, rundir.archive(rundir.answers).name
+            "cache.db: %s; moved to %s and not used",
+            error,
+            rundir.archive(rundir.answer_files).name,
         )
         response_cache.create_or_check(rundir.cache_db)
 

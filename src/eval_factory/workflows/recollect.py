@@ -21,7 +21,7 @@ from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.plain_yaml import parse_own, to_yaml
+from eval_factory.core.plain_yaml import parse_own_text, to_yaml
 from eval_factory.core.results import Provenance, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import is_within, write_atomic
@@ -176,7 +176,7 @@ def _stored_benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchma
             digests[name] = digest
     file = rundir.model_configs / names.BENCHMARK
     try:
-        document = parse_own(file.read_text(encoding="utf-8"))
+        document = parse_own_text(file.read_text(encoding="utf-8"))
         is_rubric = "metric" in document
         if is_rubric:  # a rubric has one metric, and no prompt file of its own
             metrics = [{"name": document["metric"]}]
@@ -236,7 +236,7 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
                 (rundir.root / folder).absolute(), target_is_directory=True
             )
         # These files are copied: SQLite writes files next to the database that it reads.
-        for original in (*rundir.answers, rundir.own_data):
+        for original in (*rundir.answer_files, rundir.own_data):
             if original.is_file():
                 shutil.copyfile(original, temporary_dir.root / original.name)
         # `make_plan` reads facts about earlier runs from run_config.yml of the output folder.
@@ -296,7 +296,7 @@ def _write_recollected(rundir: RunDir, plan: Plan, result: TaskResult) -> None:
     command = str(document.get("command", ""))
     # Only the stored result says which values the user set and which are defaults. Its values may
     # have been altered, so only its keys are used; the values are those of run_config.yml.
-    old_result = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
+    old_result = parse_own_text(rundir.evaluation_config.read_text(encoding="utf-8"))
     set_by_user = {}
     for name in ("config", "target"):
         set_by_user[name] = values_at(old_result.get(name), config[name])

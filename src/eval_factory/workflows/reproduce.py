@@ -293,7 +293,7 @@ def _score_text(result: TaskResult, name: str) -> str:
     score = result.scores.get(name)
     if score is None:
         return "absent"
-    return formats.significant(score.value, _SCORE_DIGITS)
+    return formats.significant(score.value, digits=_SCORE_DIGITS)
 
 
 def rescore(

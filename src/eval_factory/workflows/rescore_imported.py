@@ -24,7 +24,7 @@ from eval_factory.config.evaluation import (
 )
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
@@ -266,7 +266,7 @@ def _write(
         ["eval-factory", "rescore", str(stored.folder), "--output_dir", str(rundir.root)]
     )
     written = write_import(result, rundir, document, command, redactor)
-    text = own_lines(redactor.text(result_summary(written, rundir)))
+    text = printable_lines(redactor.redact_text(result_summary(written, rundir)))
     # without the setting, every instance must have a score
     minimum = stored.extra.get("min_coverage", 1.0)
     return Evaluated(written, rundir, text, why_not_reportable(written, minimum))

@@ -20,7 +20,7 @@ from typing import Any
 
 import eval_factory
 from eval_factory import __version__
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import parse_json, write_atomic
@@ -231,10 +231,12 @@ def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | N
         The folder to which the results were moved; None if nothing was moved.
     """
     rundir = plan.rundir
-    if not any(file.exists() for file in rundir.results):
+    if not any(file.exists() for file in rundir.result_files):
         return None
     try:
-        provenance = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))["provenance"]
+        provenance = parse_own_text(rundir.evaluation_config.read_text(encoding="utf-8"))[
+            "provenance"
+        ]
         own_files = {}
         for name, digest in provenance["dataset_files"].items():
             if name == DATA_PATH or name.startswith(f"{DATA_PATH}/"):
@@ -243,7 +245,7 @@ def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | N
             return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         pass  # an unreadable result cannot be compared with this run, so it is archived, too
-    return rundir.archive((*rundir.results, rundir.run_config, rundir.packages))
+    return rundir.archive((*rundir.result_files, rundir.run_config, rundir.packages))
 
 
 def digest_of_given(plan: Plan) -> str:
@@ -327,7 +329,7 @@ def unchanged_result(
         return None
     texts = (
         file.read_text("utf-8", errors="replace")
-        for file in (*rundir.results, *rundir.responses.glob("*"))
+        for file in (*rundir.result_files, *rundir.responses.glob("*"))
         if file.is_file()
     )
     # A stored text may contain a key that the redactor did not know when the text was written.
@@ -336,7 +338,7 @@ def unchanged_result(
     from eval_factory.report.reader import StoredInstances, result_in
 
     # The document needs no validation: the same program has written it.
-    document = parse_own(rundir.evaluation_config.read_text("utf-8"))
+    document = parse_own_text(rundir.evaluation_config.read_text("utf-8"))
     result = result_in(document, StoredInstances(rundir))
     return replace(result, something_to_ask=False)  # a complete run has nothing left to ask
 

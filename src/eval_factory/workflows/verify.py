@@ -24,7 +24,7 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.results import ImportedFrom, Provenance
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.core.safe_files import foreign_files, parse_json
@@ -267,7 +267,9 @@ def _checksum_findings(rundir: RunDir) -> Iterator[Finding | str]:
     unlisted = sorted(digests_of(rundir, helm_folders).keys() - listed.keys())
     if rundir.attestation.is_file() and rundir.attestation.name not in listed:
         unlisted.append(rundir.attestation.name)
-    result_names = {path.name for path in (*rundir.results, rundir.run_config, rundir.attestation)}
+    result_names = {
+        path.name for path in (*rundir.result_files, rundir.run_config, rundir.attestation)
+    }
     for name in unlisted:
         if name in result_names or name.startswith(f"{rundir.responses.name}/"):
             yield finding_about_file(name, "is not in SHA256SUMS")
@@ -281,7 +283,7 @@ def _file_findings(
     """Yield the differences between the stored documents and the documents made again."""
     changes = _VersionChanges.between(stored.result.provenance, made.result.provenance)
     yield from changes.notes()
-    for made_path in made.rundir.written():
+    for made_path in made.rundir.existing_result_files():
         name = made_path.relative_to(made.rundir.root).as_posix()
         is_page = made_path in (made.rundir.report_html, made.rundir.report_md)
         if not (rundir.root / name).is_file():
@@ -402,7 +404,7 @@ def _import_findings(
                 f"here it is {READER_VERSION}: "
                 "what answers state was not compared"
             )
-        for made_path in made_again.rundir.written():
+        for made_path in made_again.rundir.existing_result_files():
             name = made_path.relative_to(made_again.rundir.root).as_posix()
             is_page = made_path in (made_again.rundir.report_html, made_again.rundir.report_md)
             if is_page and may_change_pages:
@@ -482,7 +484,7 @@ def _remove_new_keys(rundir: RunDir, document: Any, statement: Any) -> None:
     A field is new if neither the stored statement nor the stored result has it: the version that
     wrote them did not know the field.
     """
-    result = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
+    result = parse_own_text(rundir.evaluation_config.read_text(encoding="utf-8"))
     known_keys = _mapping_in(result, "provenance").keys() | _provenance_in(document).keys()
     fields = _provenance_in(statement)
     new_names = fields.keys() - known_keys

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.formats import counted
-from eval_factory.core.plain_yaml import parse_own, to_yaml
+from eval_factory.core.plain_yaml import parse_own_text, to_yaml
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm.environments import environment_of, look_for_helm
@@ -157,7 +157,7 @@ def _runs_and_schema(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
     medhelm_schema: dict[str, Any] = {}
     path = environment_of(HELM).helm_path("benchmark", "static", SCHEMA_FILE)
     if path is not None:
-        medhelm_schema = parse_own(path.read_text(encoding="utf-8"))
+        medhelm_schema = parse_own_text(path.read_text(encoding="utf-8"))
     return runs, to_yaml(page_schema([run.page for run in runs], medhelm_schema))
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_factory.analysis.win_rates import _WORST, ACCURACY, EFFICIENCY, GROUPS, Column, win_rates
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 
 VALUES = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.floats(-10, 10))
 
@@ -56,7 +56,7 @@ def test_the_mean_win_rate_is_helms(
 
 
 def schema(name: str) -> dict[str, Any]:
-    read: dict[str, Any] = parse_own(
+    read: dict[str, Any] = parse_own_text(
         (resources.files("helm.benchmark") / "static" / name).read_text("utf-8")
     )
     return read

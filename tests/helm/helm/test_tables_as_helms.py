@@ -11,7 +11,7 @@ from pathlib import Path
 from helm.benchmark import annotation, run_spec
 from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator
 
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.helm import names
 from eval_factory.helm.criteria import prompt_of_jury
 from eval_factory.helm.metric_facts import _FACTS
@@ -32,7 +32,7 @@ def test_the_directions_of_metrics() -> None:
     ]
     stated: dict[str, set[bool]] = {}
     for file in files:
-        for metric in parse_own(file.read_text("utf-8")).get("metrics", []):
+        for metric in parse_own_text(file.read_text("utf-8")).get("metrics", []):
             if metric.get("lower_is_better") is not None:
                 stated.setdefault(metric["name"], set()).add(not metric["lower_is_better"])
     assert len(stated) > 100

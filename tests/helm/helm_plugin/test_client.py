@@ -17,7 +17,11 @@ import pytest
 from helm.common.request import Request, RequestResult
 
 from eval_factory.core.budget import Budget, SpendingTracker
-from eval_factory.core.helm_run_settings import SETTINGS, HelmRunSettings, SharedLimitsSettings
+from eval_factory.core.helm_run_settings import (
+    SETTINGS_VARIABLE,
+    HelmRunSettings,
+    SharedLimitsSettings,
+)
 from eval_factory.core.logs import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.bridge import map_at_once
@@ -145,7 +149,7 @@ def test_who_was_probed_may_refuse_a_prompt(
     server: Any, tmp_path: Path, monkeypatch: Any, *, probed: bool
 ) -> None:
     told = HelmRunSettings(probed=frozenset({"model" if probed else "a_judge"}))
-    monkeypatch.setenv(SETTINGS, told.environment()[SETTINGS])
+    monkeypatch.setenv(SETTINGS_VARIABLE, told.environment()[SETTINGS_VARIABLE])
     server.status = 403
     server.body = {"error": {"message": "Input flagged by moderation"}}
     endpoint = endpoint_at(server, tmp_path)
@@ -425,7 +429,7 @@ def test_a_secret_is_sent_not_kept(
     assert [body["account"] for body in server.requests] == [secret]
     (kept,) = kept_in(tmp_path)
     assert kept["account"] == "${CANARY}"
-    assert secret not in session.session_for(tmp_path).redactor.text(
+    assert secret not in session.session_for(tmp_path).redactor.redact_text(
         f"an endpoint repeats {secret}"
     )
 
@@ -435,7 +439,9 @@ def test_a_run_within_shared_limits(
 ) -> None:
     with LimitServer({"g": EndpointLimits(1)}) as limits:
         shared = SharedLimitsSettings(limits.address, {"model": "g"})
-        monkeypatch.setenv(SETTINGS, HelmRunSettings(limits=shared).environment()[SETTINGS])
+        monkeypatch.setenv(
+            SETTINGS_VARIABLE, HelmRunSettings(limits=shared).environment()[SETTINGS_VARIABLE]
+        )
         endpoint = endpoint_at(server, tmp_path, parallelism=9)
         judge = endpoint_at(server, tmp_path, role="judge")
         with SharedLimits(shared) as other, ThreadPoolExecutor(1) as pool:
@@ -459,13 +465,17 @@ def test_a_run_is_told_that_the_time_of_all_is_over(
     monkeypatch.setattr(session.Session, "ask_no_more", lambda _session, limit: told.put(limit))
     with LimitServer({}, SpendingTracker(Budget(max_wall_s=0.0))) as limits:
         shared = SharedLimitsSettings(limits.address, {})
-        monkeypatch.setenv(SETTINGS, HelmRunSettings(limits=shared).environment()[SETTINGS])
+        monkeypatch.setenv(
+            SETTINGS_VARIABLE, HelmRunSettings(limits=shared).environment()[SETTINGS_VARIABLE]
+        )
         session.session_for(tmp_path)
         assert told.get(timeout=30) == "max_wall_s"
 
 
 def limited(folder: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> session.Session:
-    monkeypatch.setenv(SETTINGS, HelmRunSettings(budget=Budget(**limits)).environment()[SETTINGS])
+    monkeypatch.setenv(
+        SETTINGS_VARIABLE, HelmRunSettings(budget=Budget(**limits)).environment()[SETTINGS_VARIABLE]
+    )
     return session.session_for(folder)
 
 
@@ -537,7 +547,9 @@ def test_a_model_that_is_not_asked(
     failed = endpoint.make_request(asking("bad"))
     shutil.copytree(then, copy)
     server.status = None
-    monkeypatch.setenv(SETTINGS, HelmRunSettings(asks_model=False).environment()[SETTINGS])
+    monkeypatch.setenv(
+        SETTINGS_VARIABLE, HelmRunSettings(asks_model=False).environment()[SETTINGS_VARIABLE]
+    )
     monkeypatch.delenv("CANARY")
     here = session.session_for(copy)
     endpoint = endpoint_at(server, copy, adapter=secret)

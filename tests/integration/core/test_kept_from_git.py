@@ -35,7 +35,7 @@ def test_a_repository_is_offered_no_output_folder(repository: Path) -> None:
     run.results_jsonl.write_text("a patient's")
     suite = SuiteDir(repository / "suite")
     with locked(suite):
-        run_of_suite = RunDir(suite.cell("model", "task"))
+        run_of_suite = RunDir(suite.cell_folder("model", "task"))
         run_of_suite.create()
         run_of_suite.cache_db.write_text("a patient's")
     Ledger(repository / "panel").append("note", text="x")

@@ -399,10 +399,10 @@ def test_where_root_cannot_become_nobody_nothing_runs(
     program.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda _name: str(program))
     with pytest.raises(PrerequisiteError, match=naming("as an ordinary user")):
-        sandbox.require("code")
+        sandbox.require_working("code")
     monkeypatch.setattr(shutil, "which", {"bwrap": str(program)}.get)
     with pytest.raises(PrerequisiteError, match="util-linux"):
-        sandbox.require("code")
+        sandbox.require_working("code")
 
 
 def test_what_the_program_may_not_read_is_named(tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_what_the_program_may_not_read_is_named(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o000)
     with pytest.raises(PrerequisiteError, match=str(closed)):
-        sandbox.require("code", sandbox.Allowed([str(closed)]))
+        sandbox.require_working("code", sandbox.Allowed([str(closed)]))
 
 
 def test_input_output_and_end(tmp_path: Path) -> None:
@@ -464,7 +464,7 @@ def running(arguments: str) -> list[str]:
 def test_without_bubblewrap_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     with pytest.raises(PrerequisiteError) as raised:
-        sandbox.require("code executes what the model answers")
+        sandbox.require_working("code executes what the model answers")
     why, what, nothing = str(raised.value).splitlines()
     says(why, "code", "executes")
     says(nothing, "nothing was asked")
@@ -483,18 +483,18 @@ def test_a_bubblewrap_that_may_not_says_why(
     with pytest.raises(
         PrerequisiteError, match=naming("cannot make a sandbox", "bwrap: No permissions")
     ):
-        sandbox.require("code")
+        sandbox.require_working("code")
     program.write_text(
         "#!/bin/sh\ncase $* in *ro-bind?/odd*) exit 7; esac\nexec sh -c 'echo ready'\n"
     )
     (odd := tmp_path / "odd").mkdir()
-    sandbox.require("code")
+    sandbox.require_working("code")
     program.write_text(program.read_text().replace("/odd", str(odd)))
     with pytest.raises(PrerequisiteError, match=naming("cannot make a sandbox", "code 7")):
-        sandbox.require("code", sandbox.Allowed([str(odd)]))
+        sandbox.require_working("code", sandbox.Allowed([str(odd)]))
     program.write_text("#!/bin/sh\nexit 7\n")
     with pytest.raises(PrerequisiteError, match=naming("cannot make a sandbox", "code 7")):
-        sandbox.require("code")
+        sandbox.require_working("code")
 
 
 def test_another_kind_of_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

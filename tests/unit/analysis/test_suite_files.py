@@ -21,7 +21,7 @@ from eval_factory.analysis.suite_results import (
     suite_results,
 )
 from eval_factory.core.enums import RunStatus
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.results import Floor, Spent, SpentByRole, Usage
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.report.page.document import page_file, page_style
@@ -269,10 +269,10 @@ def test_a_disturbed_suite_leaves_the_table_of_an_undisturbed_one(tmp_path: Path
     for name in ("results_yaml", "results_csv", "results_md"):
         assert getattr(first, name).read_bytes() == getattr(second, name).read_bytes(), name
     assert first.usage_yaml.read_bytes() != second.usage_yaml.read_bytes()
-    whole = parse_own(first.results_yaml.read_text("utf-8"))
+    whole = parse_own_text(first.results_yaml.read_text("utf-8"))
     assert [one["value"] for one in whole["cells"]] == [0.75, 0.25, None]
     assert [
-        one["attempts"] for one in parse_own(second.usage_yaml.read_text("utf-8"))["cells"]
+        one["attempts"] for one in parse_own_text(second.usage_yaml.read_text("utf-8"))["cells"]
     ] == [2, 2]
     table, text, page = (
         path.read_text("utf-8")

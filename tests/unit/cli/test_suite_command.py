@@ -63,7 +63,11 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
         screen.tick()
         target, evaluation = CELL.split("/")
         cell = CellReport(
-            target, evaluation, RunStatus.COMPLETE, folder.cell(target, evaluation), exit_code=0
+            target,
+            evaluation,
+            RunStatus.COMPLETE,
+            folder.cell_folder(target, evaluation),
+            exit_code=0,
         )
         return SuiteReport(folder, (cell,), 0, "complete", "1 cells: 1 complete\ntable: there")
 

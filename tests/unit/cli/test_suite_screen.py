@@ -239,7 +239,7 @@ def report(folder: SuiteDir, *codes: int, reason: str | None = None) -> SuiteRep
                 target,
                 evaluation,
                 status,
-                folder.cell(target, evaluation),
+                folder.cell_folder(target, evaluation),
                 reason,
                 1,
                 exit_code=code,

@@ -46,11 +46,11 @@ def test_a_request_is_counted_when_it_is_sent_and_what_it_took_when_its_answer_c
 def test_a_budget_names_its_limits_and_the_one_that_is_used_up() -> None:
     budget = Budget(max_requests=3, max_wall_s=9.0)
     assert (bool(Budget()), bool(budget)) == (False, True)
-    assert budget.stated == {"max_requests": 3, "max_wall_s": 9.0}
+    assert budget.stated_limits == {"max_requests": 3, "max_wall_s": 9.0}
     spent = Spending(requests=2, tokens=10**6, cost=10.0**6)
-    assert budget.reached(spent.by_limit(8.9)) is None
-    assert budget.reached(spent.by_limit(9.0)) == "max_wall_s"
-    assert budget.reached(Spending(requests=3).by_limit(9.0)) == "max_requests"
+    assert budget.find_reached_limit(spent.by_limit(8.9)) is None
+    assert budget.find_reached_limit(spent.by_limit(9.0)) == "max_wall_s"
+    assert budget.find_reached_limit(Spending(requests=3).by_limit(9.0)) == "max_requests"
 
 
 def test_threads_together_send_no_request_too_many() -> None:
@@ -115,7 +115,7 @@ LONG = Price(
 def test_each_kind_of_token_has_its_rate(
     price: Price, tokens: tuple[int, ...], dollars: float
 ) -> None:
-    assert price.of(*tokens) == pytest.approx(dollars, rel=1e-12)
+    assert price.cost_of(*tokens) == pytest.approx(dollars, rel=1e-12)
 
 
 @pytest.mark.parametrize("price", [FLAT, CACHED, LONG])

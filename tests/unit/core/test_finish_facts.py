@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 from builders import plan
-from eval_factory.core.finish_reasons import FINISH_REASONS, FinishReason, facts_of, from_inspect
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.finish_reasons import (
+    FINISH_REASONS,
+    FinishReason,
+    facts_of_finish_reason,
+    finish_reason_from_inspect,
+)
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.signs import SIGNS
 from eval_factory.endpoint.finish_reasons import kind_of
 from eval_factory.endpoint.openai_api import InterruptedAnswer, read_answer
@@ -21,7 +26,7 @@ from eval_factory.scoring.journal import cached_answer
 from stored_results import instance
 from unit.report.exports.test_stored_facts import stored_of
 
-WORDS = {row["kind"]: row["reasons"] for row in packaged("endpoint/finish_reasons.yml")}
+WORDS = {row["kind"]: row["reasons"] for row in load_packaged("endpoint/finish_reasons.yml")}
 ANSWERS = [reason for reason, facts in FINISH_REASONS.items() if facts.is_answer]
 
 
@@ -69,13 +74,13 @@ def test_inspect_has_a_word_for_it_that_is_read_again(reason: FinishReason) -> N
     log = inspect_log(stored, created="2026-01-01T00:00:00Z", with_texts=True)
     word = log["samples"][0]["output"]["choices"][0]["stop_reason"]
     assert word == FINISH_REASONS[reason].inspect
-    read_again = FinishReason(from_inspect(word))
+    read_again = FinishReason(finish_reason_from_inspect(word))
     assert FINISH_REASONS[read_again].inspect == word
 
 
 def test_a_servers_own_word_has_no_facts() -> None:
-    assert facts_of("tired").sign is None
-    assert from_inspect("tired") == "tired"
+    assert facts_of_finish_reason("tired").sign is None
+    assert finish_reason_from_inspect("tired") == "tired"
 
 
 def test_the_page_of_results_names_each() -> None:
@@ -85,4 +90,4 @@ def test_the_page_of_results_names_each() -> None:
 
 
 def test_no_reason_of_inspect_stays_no_reason() -> None:
-    assert from_inspect("") == ""
+    assert finish_reason_from_inspect("") == ""

@@ -11,9 +11,9 @@ from eval_factory.core.foreign_text import (
     NO_MESSAGE,
     QUOTED_PROMPT,
     one_line,
-    own_lines,
-    plain,
+    printable_lines,
     texts_in,
+    without_html,
 )
 
 PROMPT = "A 54-year-old man has had chest pain\nsince this morning. What is the next step?"
@@ -51,7 +51,7 @@ def test_a_line_has_blanks_for_white_space_and_an_end() -> None:
     assert one_line(" " * 100 + "far", 10) == "far"
     assert one_line(" " * 160 + "too far", 10) == ""
     assert (
-        own_lines("first\n  second \x1b[0m\r\n\nthird\u2029")
+        printable_lines("first\n  second \x1b[0m\r\n\nthird\u2029")
         == "first\n  second \\x1b[0m\\r\n\nthird\\u2029"
     )
 
@@ -104,7 +104,7 @@ def test_what_an_error_quotes_of_the_prompt_is_left_out() -> None:
     sent = {"model": "m", "messages": [{"role": "user", "content": PROMPT}]}
     shown = one_line(f"cannot take {PROMPT!r} today", prompt=texts_in(sent))
     assert shown.startswith(f"cannot take '{QUOTED_PROMPT}")
-    assert "chest" not in plain(shown)
+    assert "chest" not in without_html(shown)
     whole = one_line(f"cannot take {PROMPT} today", prompt=texts_in(sent))
     assert whole == f"cannot take {QUOTED_PROMPT} today"
     assert one_line(f"no: {PROMPT[26:70]}; ok", prompt=[PROMPT]) == f"no: {QUOTED_PROMPT}; ok"
@@ -137,17 +137,19 @@ def test_a_short_prompt_is_known_whole() -> None:
 
 def test_a_page_is_shown_without_its_tags() -> None:
     assert (
-        one_line(plain("<html><head><title>502</title></head>\n<h1>Bad\\nGateway</h1>"))
+        one_line(without_html("<html><head><title>502</title></head>\n<h1>Bad\\nGateway</h1>"))
         == "502 Bad Gateway"
     )
-    assert plain("3 < 4") == "3 < 4"
+    assert without_html("3 < 4") == "3 < 4"
 
 
 @pytest.mark.parametrize(
     "text", ["<" * 1_000_000, "\x1b" * 1_000_000, " " * 1_000_000, "ab" * 500_000]
 )
 def test_a_huge_text_is_cut_before_it_is_looked_at(text: str) -> None:
-    assert len(one_line(plain(text), prompt=["ab" * 200_000])) <= foreign_text.MAX_FOREIGN_TEXT
+    assert (
+        len(one_line(without_html(text), prompt=["ab" * 200_000])) <= foreign_text.MAX_FOREIGN_TEXT
+    )
 
 
 def test_a_quote_that_begins_inside_a_shorter_common_text_is_found() -> None:

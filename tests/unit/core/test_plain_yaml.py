@@ -99,8 +99,8 @@ def test_digits_of_a_number() -> None:
 
 def test_what_no_file_can_hold() -> None:
     tree = {"a": ["x", {"b": "\udcff"}], "c": 1, "\ud800": "x", "d": {"\ud800": 1}}
-    assert list(plain_yaml.not_writable(tree)) == ["a[1].b", "a key", "d"]
-    assert list(plain_yaml.not_finite({"a": [1.0, {"b": float("nan")}]})) == ["a[1].b"]
+    assert list(plain_yaml.paths_not_writable(tree)) == ["a[1].b", "a key", "d"]
+    assert list(plain_yaml.paths_not_finite({"a": [1.0, {"b": float("nan")}]})) == ["a[1].b"]
 
 
 def test_a_run_config_is_no_large_file(tmp_path: Path) -> None:
@@ -157,18 +157,18 @@ def test_a_file_without_a_mapping_is_named(tmp_path: Path, content: bytes | str,
     if isinstance(content, bytes):
         file.write_bytes(content)
     with pytest.raises(ConfigError, match=re.escape(f"{file}: ") + f".*{said}"):
-        plain_yaml.load_mapping(file, "a name")
+        plain_yaml.load_mapping(file, needs="a name")
     (tmp_path / "y.yml").write_text("name: {a: 1}", encoding="utf-8")
-    assert plain_yaml.load_mapping(tmp_path / "y.yml", "a name") == {"name": {"a": 1}}
+    assert plain_yaml.load_mapping(tmp_path / "y.yml", needs="a name") == {"name": {"a": 1}}
 
 
 def test_own_files_are_read_without_the_limits_of_a_configuration() -> None:
-    assert plain_yaml.parse_own("day: 2024-05-01")["day"].isoformat() == "2024-05-01"
-    assert plain_yaml.parse_own("[" * (MAX_LEVELS + 1) + "]" * (MAX_LEVELS + 1)) is not None
-    assert plain_yaml.parse_own("") is None
+    assert plain_yaml.parse_own_text("day: 2024-05-01")["day"].isoformat() == "2024-05-01"
+    assert plain_yaml.parse_own_text("[" * (MAX_LEVELS + 1) + "]" * (MAX_LEVELS + 1)) is not None
+    assert plain_yaml.parse_own_text("") is None
     for text, said in (
         ("a: [1,\n", "line 2, column 1"),
         ("!!python/name:os.system", "constructor"),
     ):
         with pytest.raises(YamlSyntaxError, match=said):
-            plain_yaml.parse_own(text)
+            plain_yaml.parse_own_text(text)

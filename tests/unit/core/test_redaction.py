@@ -38,7 +38,7 @@ KEY = "plain-looking-value-77"
     ],
 )
 def test_shapes_are_redacted(text: str) -> None:
-    assert REDACTED in Redactor().text(f"before {text} after")
+    assert REDACTED in Redactor().redact_text(f"before {text} after")
 
 
 ODD_KEY = 'sk/Canary+5f&3a9c"1e7b2?d48~'
@@ -87,7 +87,7 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_known_key_is_redacted_in_any_encoding(encoding: str, key: str) -> None:
     encoded = ENCODINGS[encoding](key)
-    said = Redactor([key]).known(f"before {encoded} after")
+    said = Redactor([key]).redact_known(f"before {encoded} after")
     assert REDACTED in said
     assert said.startswith("before ")
     assert said.endswith(" after")
@@ -96,7 +96,7 @@ def test_a_known_key_is_redacted_in_any_encoding(encoding: str, key: str) -> Non
     assert len(rest) <= 14
     assert encoded not in said
     assert (
-        Redactor(["another-value-of-a-key-1"]).known(f"before {encoded} after")
+        Redactor(["another-value-of-a-key-1"]).redact_known(f"before {encoded} after")
         == f"before {encoded} after"
     )
 
@@ -104,7 +104,7 @@ def test_a_known_key_is_redacted_in_any_encoding(encoding: str, key: str) -> Non
 def test_only_the_key_is_taken_out_of_base64() -> None:
     """The digits that also encode the text around the key stay."""
     encoded = base64.b64encode(f"name:{KEY}@host.example".encode()).decode()
-    before, after = Redactor([KEY]).known(encoded).split(REDACTED)
+    before, after = Redactor([KEY]).redact_known(encoded).split(REDACTED)
     assert base64.b64decode(before[: len(before) // 4 * 4]) == b"nam"
     assert encoded.endswith(after)
     assert base64.b64decode(after[-(len(after) // 4 * 4) :]).endswith(b"host.example")
@@ -123,7 +123,7 @@ def test_only_the_key_is_taken_out_of_base64() -> None:
     ],
 )
 def test_ordinary_and_clinical_text_is_left_alone(text: str) -> None:
-    assert Redactor().text(text) == Redactor([KEY]).text(text) == text
+    assert Redactor().redact_text(text) == Redactor([KEY]).redact_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_ordinary_and_clinical_text_is_left_alone(text: str) -> None:
 def test_a_placeholder_is_no_secret(value: str) -> None:
     text = f"gastric {value}ion of ollama/llama3 in /data/{value}/x"
     assert is_placeholder(value)
-    assert Redactor([value, f"{value}\r\n"]).text(text) == text
+    assert Redactor([value, f"{value}\r\n"]).redact_text(text) == text
 
 
 def test_a_real_key_is_redacted_wherever_it_stands() -> None:
     for key in ("token-abc123", "correct-horse-battery-staple", KEY, "q" * 30):
         assert not is_placeholder(key)
         assert (
-            Redactor([f"{key}\r\n"]).text(f"x{key}y %20{key}\\n")
+            Redactor([f"{key}\r\n"]).redact_text(f"x{key}y %20{key}\\n")
             == f"x{REDACTED}y %20{REDACTED}\\n"
         )
 
@@ -148,17 +148,20 @@ def test_a_real_key_is_redacted_wherever_it_stands() -> None:
 def test_tree() -> None:
     tree = {"a": [KEY, 1, {"b": f"x{KEY}"}], KEY: None, 2: True, "c": "sk-0123456789abcdef"}
     clean = {"a": [REDACTED, 1, {"b": f"x{REDACTED}"}], REDACTED: None, 2: True}
-    assert Redactor([KEY]).tree(tree) == {**clean, "c": REDACTED}
-    assert Redactor([KEY]).tree(tree, known_only=True) == {**clean, "c": "sk-0123456789abcdef"}
+    assert Redactor([KEY]).redact_tree(tree) == {**clean, "c": REDACTED}
+    assert Redactor([KEY]).redact_tree(tree, known_only=True) == {
+        **clean,
+        "c": "sk-0123456789abcdef",
+    }
     line = json.dumps({"a": 'Bearer abc"x', "b": f"{KEY}\n", "c": "http://u:p@h/\nBearer x\\y"})
-    assert json.loads(Redactor([KEY]).text(line))
+    assert json.loads(Redactor([KEY]).redact_text(line))
 
 
 def test_proxy_passwords_are_known() -> None:
     env = {"HTTPS_PROXY": "http://me:proxy-password-1@proxy:3128", "K": KEY}
     redactor = Redactor.from_environment(env, ["K"])
-    assert "proxy-password-1" not in redactor.text("the proxy-password-1 leaked")
-    assert KEY not in redactor.text(KEY)
+    assert "proxy-password-1" not in redactor.redact_text("the proxy-password-1 leaked")
+    assert KEY not in redactor.redact_text(KEY)
 
 
 def test_a_variable_that_holds_a_path_blinds_no_message(
@@ -173,7 +176,7 @@ def test_a_variable_that_holds_a_path_blinds_no_message(
     env = {"SERVICE_CREDENTIALS": str(folder), "STORE_KEY": gone, "DB_PWD": KEY}
     redactor = Redactor.from_environment(env, env)
     assert (
-        redactor.text(f"log: {folder}/x; {gone}; {KEY}")
+        redactor.redact_text(f"log: {folder}/x; {gone}; {KEY}")
         == f"log: {folder}/x; {REDACTED}; {REDACTED}"
     )
 
@@ -183,9 +186,11 @@ def test_a_known_secret_is_found_as_it_is_or_encoded() -> None:
     redactor = Redactor()
     text = f"it holds {secret} and more"
     assert not redactor.finds(secret)
-    assert redactor.text(text) == redactor.text(text) == text
+    assert redactor.redact_text(text) == redactor.redact_text(text) == text
     redactor.learn(secret)
-    assert redactor.text(text) == redactor.text(text) == f"it holds {REDACTED} and more"
+    assert (
+        redactor.redact_text(text) == redactor.redact_text(text) == f"it holds {REDACTED} and more"
+    )
     assert redactor.finds(f"x{secret}y")
     assert redactor.finds(secret.encode().hex())
     assert not redactor.finds(secret[:-1])
@@ -224,11 +229,11 @@ def test_a_known_key_is_redacted_however_it_is_spread(way: str, key: str) -> Non
     spread = SPREAD[way](key)
     is_escaped = any(form in way for form in ("in JSON", "URL", "HTML"))
     assert redactor.finds(f"before {spread} after") or is_escaped
-    said = redactor.known(f"before: {spread}; after")
+    said = redactor.redact_known(f"before: {spread}; after")
     assert REDACTED in said
     # up to 4 more characters stay: quotes around the key, or digits of base64
     assert len(said.replace(REDACTED, "")) <= len("before: ; after") + 4
-    assert redactor.tree({"a": spread}, known_only=True) != {"a": spread}
+    assert redactor.redact_tree({"a": spread}, known_only=True) != {"a": spread}
 
 
 @given(
@@ -248,24 +253,26 @@ def test_no_way_to_spread_a_key_leaves_two_of_its_letters_together(
     assume(not is_placeholder(key))
     way = letters[::-1] if backwards else letters
     spread = "".join(map("".join, zip(way, between, strict=False)))
-    said = Redactor([key]).known(f"{before} {spread} {after}")
+    said = Redactor([key]).redact_known(f"{before} {spread} {after}")
     assert REDACTED in said
     assert letters not in re.sub("[^A-Za-z0-9]", "", said.replace(REDACTED, "|"))
 
 
 @given(st.text(max_size=300))
 def test_a_text_without_the_key_is_left_as_it_is(text: str) -> None:
-    assert Redactor([KEY, ODD_KEY]).known(text) == text
+    assert Redactor([KEY, ODD_KEY]).redact_known(text) == text
 
 
 def test_several_spread_keys_are_found_and_words_of_one_of_few_letters_left_alone() -> None:
     """A key with few letters and digits is found only without separators."""
     other = "another-secret-of-mine-9"
     spread = f"{' '.join(KEY)} and {other[::-1]} and {KEY[:5]}\n{KEY[5:]}"
-    assert Redactor([KEY, other]).known(spread) == f"{REDACTED} and {REDACTED} and {REDACTED}"
+    assert (
+        Redactor([KEY, other]).redact_known(spread) == f"{REDACTED} and {REDACTED} and {REDACTED}"
+    )
     text = "a 1, b 2, c 3: a1b2c3"
-    assert Redactor(["a-1-b-2-c-3-!!"]).known(text) == text
-    assert Redactor(["a-1-b-2-c-3-!!"]).known("x a-1-b-2-c-3-!! y") == f"x {REDACTED} y"
+    assert Redactor(["a-1-b-2-c-3-!!"]).redact_known(text) == text
+    assert Redactor(["a-1-b-2-c-3-!!"]).redact_known("x a-1-b-2-c-3-!! y") == f"x {REDACTED} y"
 
 
 ODD_LETTERS = 'sk/Can\u00e9"\\ry\u2028+5f&3a9c1e7b\n%d48'
@@ -298,9 +305,9 @@ def test_a_line_is_that_of_the_redacted_value(redactor: Redactor, around: str) -
     for text in HIDDEN:
         hidden = f"{around}{text}{around}"
         for value in (hidden, {hidden: 1}, {"a": [1.5, {"b": (hidden, None)}]}, [hidden, "sk-"]):
-            clean = redactor.tree(value)
-            assert redactor.line(value)[0] == json_line(clean)
-            assert json_line(redactor.line(value)[1]) == json_line(clean)
+            clean = redactor.redact_tree(value)
+            assert redactor.redact_as_line(value)[0] == json_line(clean)
+            assert json_line(redactor.redact_as_line(value)[1]) == json_line(clean)
 
 
 @pytest.mark.parametrize("before", ["before ", "\n", "\\frac"])
@@ -319,23 +326,23 @@ def test_a_line_with_a_long_text_is_that_of_the_redacted_value(
             {text: "a", "": "b"},
             {long: "a", long * 2: hidden, "": "b"},
         ):
-            clean = redactor.tree(value)
+            clean = redactor.redact_tree(value)
             for _ in range(2):
-                assert redactor.line(value) == (json_line(clean), clean)
+                assert redactor.redact_as_line(value) == (json_line(clean), clean)
 
 
 def test_a_long_text_is_looked_through_once_for_all_its_lines_until_a_secret_is_learnt() -> None:
     seen: list[str] = []
 
     class Counting(Redactor):
-        def text(self, text: str) -> str:
+        def redact_text(self, text: str) -> str:
             seen.append(text)
-            return super().text(text)
+            return super().redact_text(text)
 
     redactor = Counting()
     text = f"{KEY} " + "word " * (LONG_TEXT // 5)
     for value in ({"completion": text}, {"response": {"choices": [{"text": text}]}}):
-        assert redactor.line(value) == (json_line(value), value)
+        assert redactor.redact_as_line(value) == (json_line(value), value)
     assert [len(read) >= LONG_TEXT for read in seen].count(True) == 1
     redactor.learn(KEY)
-    assert KEY not in redactor.line({"completion": text})[0]
+    assert KEY not in redactor.redact_as_line({"completion": text})[0]

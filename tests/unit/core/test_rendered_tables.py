@@ -13,7 +13,17 @@ from markdown_it.token import Token
 
 from described_runs import ODD
 from eval_factory.core import tables
-from eval_factory.core.tables import Lines, Link, Strong, Table, code, html, latex, markdown, prose
+from eval_factory.core.tables import (
+    Lines,
+    Link,
+    Strong,
+    Table,
+    code,
+    html,
+    latex,
+    markdown_lines,
+    prose,
+)
 
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 TRAPS = [
@@ -111,7 +121,9 @@ def test_code_is_one_piece_and_a_cell_one_cell(number: int) -> None:
     assert "|" not in told
     assert told.isprintable()
     cells = [tables.Code(TRAPS[number]), TRAPS[number], "3"]
-    tokens = MARKDOWN.parse("\n".join(markdown(Table(["a", "b", "c"], [cells], number_columns=1))))
+    tokens = MARKDOWN.parse(
+        "\n".join(markdown_lines(Table(["a", "b", "c"], [cells], number_columns=1)))
+    )
     assert [token.type for token in tokens].count("td_open") == 3
     assert [token.content for token in tokens if token.type == "inline"][-1] == "3"
 
@@ -149,7 +161,7 @@ TABLE = Table(
 
 
 def test_a_table_in_markdown() -> None:
-    assert markdown(TABLE) == [
+    assert markdown_lines(TABLE) == [
         "| model | x_1<br>exact_match |",
         "| :-- | --: |",
         "| a `&` b | 50.0 %<br>**not reportable** |",
@@ -159,14 +171,14 @@ def test_a_table_in_markdown() -> None:
 
 
 def test_a_table_on_a_screen() -> None:
-    assert tables.screen(TABLE) == [
+    assert tables.screen_lines(TABLE) == [
         "model        x_1 exact_match",
         "a & b  50.0 % not reportable",
         "@c                        -1",
         "-                          -",
     ]
     wide = Table(["a", "b"], [["x" * 9, "2"], ["\x1b[2J", "3"]])
-    assert tables.screen(wide, widest=4) == ["a     b", "xxxxxxxxx  2", "\\x1b[2J  3"]
+    assert tables.screen_lines(wide, widest=4) == ["a     b", "xxxxxxxxx  2", "\\x1b[2J  3"]
 
 
 def test_a_table_in_html() -> None:

@@ -28,7 +28,7 @@ def test_a_program_that_could_not_be_ended_keeps_the_folder(
     with RunDir(tmp_path).locked() as lock:
         inherited = os.dup(lock.descriptor)
         lock.share_with(os.getpid())
-        lock.program_ended()
+        lock.record_program_end()
     assert not (tmp_path / ".lock.holder.json").exists()
     # the program has ended, so a process that inherited the descriptor from it does not matter
     with RunDir(tmp_path).locked(pytest.fail):
@@ -141,7 +141,7 @@ def test_the_users_umask_holds(umask: int, mode: int, found: int, tmp_path: Path
 def test_a_run_that_is_a_suite_lies_in_its_own_output_folder() -> None:
     found = suite_dir(Path("out/.slurm"))
     assert isinstance(found, RunSuiteDir)
-    assert found.cell("model", "medec") == found.chosen_folder == Path("out")
+    assert found.cell_folder("model", "medec") == found.chosen_folder == Path("out")
     assert found.run_config == Path("out/.slurm/run_config.yml")
     assert found.cell_config("model", "medec") == Path("out/.slurm/.suite/cells/model/medec.yml")
 
@@ -156,7 +156,9 @@ def test_what_is_read_of_a_suite_are_its_files_and_those_of_its_runs(tmp_path: P
         (tmp_path / folder / mark).touch()
     own = SuiteDir(tmp_path).all_paths
     assert {path.parent.relative_to(tmp_path).as_posix() for path in own} == {".", "a/x", "a/y"}
-    assert {tmp_path / "suite_config.yml", tmp_path / ".suite", *SuiteDir(tmp_path).table} < {*own}
+    assert {tmp_path / "suite_config.yml", tmp_path / ".suite", *SuiteDir(tmp_path).table_files} < {
+        *own
+    }
     assert tmp_path / "a" / "x" / "results.jsonl" in own
     assert tmp_path / "a" / "x" / "logs" in RunSuiteDir(tmp_path / "a" / "x" / ".slurm").all_paths
 

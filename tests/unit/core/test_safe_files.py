@@ -14,7 +14,7 @@ from builders import evaluation
 from eval_factory.cli.console import HomePath
 from eval_factory.core import safe_files
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.plain_yaml import YamlError, parse_own
+from eval_factory.core.plain_yaml import YamlError, parse_own_text
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.safe_files import (
     LEADS_OUT,
@@ -80,7 +80,7 @@ def test_files_get_their_names_together(disk: Disk, monkeypatch: pytest.MonkeyPa
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", rename)
-    with safe_files.renamed_together():
+    with safe_files.rename_together():
         with (
             safe_files.atomic_file(disk.folder / "b", mode=0o600) as b,
             safe_files.atomic_file(disk.folder / "a") as a,
@@ -103,7 +103,7 @@ def test_where_anything_fails_the_old_files_stay(full_at: int | None, disk: Disk
     disk.full_at = full_at
 
     def write() -> None:
-        with safe_files.renamed_together():
+        with safe_files.rename_together():
             write_atomic(disk.folder / "old", "two")
             write_atomic(disk.folder / "new", "three")
             if full_at is None:
@@ -287,20 +287,20 @@ def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     [("~/x", "/home/me/x"), ("~", "/home/me"), ("a/~", "a/~"), ("./~x", "./~x"), ("", "")],
 )
 def test_expanded(text: str, path: str) -> None:
-    assert safe_files.expanded(text) == path
+    assert safe_files.expand_home(text) == path
 
 
 def test_nobodys_home_is_a_mistake() -> None:
     told = r"there is no user 'no-such-user'; write \./~no-such-user/x for a path that begins with '~no-such-user'"
     with pytest.raises(ValueError, match=told):
-        safe_files.expanded("~no-such-user/x")
+        safe_files.expand_home("~no-such-user/x")
 
 
 @pytest.mark.parametrize("longest", ["x" * 255, "/".join(["x" * 194] * 21) + "x", "ü" * 127])
 def test_paths_that_are_too_long(longest: str) -> None:
-    assert safe_files.expanded(longest) == longest
+    assert safe_files.expand_home(longest) == longest
     with pytest.raises(ValueError, match=naming("too long", "a path")):
-        safe_files.expanded(f"{longest}yy")
+        safe_files.expand_home(f"{longest}yy")
 
 
 def test_paths_of_a_run_config_and_of_the_command_line() -> None:
@@ -342,5 +342,5 @@ def test_a_number_that_is_read_back_is_finite(number: str) -> None:
 @pytest.mark.parametrize("number", [".inf", "-.inf", ".nan", "1.0e+999"])
 def test_a_number_of_our_yaml_is_finite(number: str) -> None:
     with pytest.raises(YamlError, match="finite"):
-        parse_own(f"value: [{number}]\n")
-    assert parse_own("value: [1.5, 2.0e-3]\n") == {"value": [1.5, 0.002]}
+        parse_own_text(f"value: [{number}]\n")
+    assert parse_own_text("value: [1.5, 2.0e-3]\n") == {"value": [1.5, 0.002]}

@@ -7,7 +7,7 @@ import pytest
 from builders import evaluation
 from eval_factory.core import secrets
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.secrets import secret_field_of, secret_in, written_keys
+from eval_factory.core.secrets import paths_of_written_keys, secret_field_of, secret_in
 from facts import naming
 
 KEY = "plain-looking-value-77"
@@ -37,13 +37,13 @@ def test_what_cannot_be_sent_is_refused_by_the_variables_name(value: str) -> Non
 def test_variables_of_a_tree_are_filled_in() -> None:
     tree = {"a": "x${K}y", "b": [{"c": "${T}"}, 1], "$d": "${not a name}"}
     assert secrets.variables_in(tree) == ["K", "T"]
-    assert secrets.filled(tree, {"K": "1", "T": "2\r"}) == {
+    assert secrets.fill_variables(tree, {"K": "1", "T": "2\r"}) == {
         "a": "x1y",
         "b": [{"c": "2"}, 1],
         "$d": "${not a name}",
     }
     with pytest.raises(PrerequisiteError, match=naming("T is not set")):
-        secrets.filled(tree, {"K": "1"})
+        secrets.fill_variables(tree, {"K": "1"})
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_names_of_secrets(name: str, secret: bool) -> None:
 
 
 def test_no_more_than_the_end_of_a_long_key_is_shown() -> None:
-    assert secrets.ending_of("0123456789abcdefghij") == "ghij"
-    assert secrets.ending_of("0123456789abcdefghi") == "(too short to show)"
+    assert secrets.last_characters_of("0123456789abcdefghij") == "ghij"
+    assert secrets.last_characters_of("0123456789abcdefghi") == "(too short to show)"
 
 
 VALUE = "3f1c9-canary-77ab2"
@@ -220,7 +220,7 @@ LONG_KEY = "nvapi-" + "a1B2c3D4e5" * 4
     ],
 )
 def test_a_key_is_found_and_not_shown(tree: Any, paths: list[str]) -> None:
-    assert list(written_keys(tree)) == paths
+    assert list(paths_of_written_keys(tree)) == paths
 
 
 @pytest.mark.parametrize(
@@ -241,4 +241,4 @@ def test_a_key_is_found_and_not_shown(tree: Any, paths: list[str]) -> None:
 )
 @pytest.mark.parametrize("field", ["api_key", "api_key_name", "HF_TOKEN", "gpt_judge_api_key"])
 def test_a_name_of_a_variable_is_none(field: str, value: Any) -> None:
-    assert list(written_keys({"x": {field: value}})) == []
+    assert list(paths_of_written_keys({"x": {field: value}})) == []

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from eval_factory.core.finish_reasons import FinishReason
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.endpoint import openai_api
 
-ROWS = packaged("endpoint/finish_reasons.yml")
+ROWS = load_packaged("endpoint/finish_reasons.yml")
 
 
 def answered(reason: Any, kind: str) -> openai_api.Choice:

@@ -89,7 +89,7 @@ def test_a_token_is_had_once_and_kept(tokens: TokenEndpoint, tmp_path: Path) -> 
     assert file.match("openai_*_oauth_token.json")
     kept = json.loads(file.read_text())
     assert 3500 < kept["expires_at"] - time.time() <= 3600
-    assert redactor.text(f"{tokens.given[0]} {CLIENT_SECRET}") == f"{REDACTED} {REDACTED}"
+    assert redactor.redact_text(f"{tokens.given[0]} {CLIENT_SECRET}") == f"{REDACTED} {REDACTED}"
     signed_in(tokens, tmp_path, OPENAI_SCOPE="awsanthropic-readwrite").header()
     assert tokens.scopes == ["azureopenai-readwrite", "awsanthropic-readwrite"], (
         "the environment's comes first"

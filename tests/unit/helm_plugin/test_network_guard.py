@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.helm_run_settings import SETTINGS, HelmRunSettings, Pins
+from eval_factory.core.helm_run_settings import SETTINGS_VARIABLE, HelmRunSettings, Pins
 from eval_factory.core.urls import host_and_port_of
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.proxies import proxy_for
@@ -130,7 +130,7 @@ def test_the_endpoints_proxy_is_the_one_that_is_given(monkeypatch: pytest.Monkey
     monkeypatch.setenv("HTTP_PROXY", "http://other.example:1")
     assert proxy_for("http://host.example/v1") == "http://other.example:1"
     told = HelmRunSettings(proxies={"http://host.example": "http://proxy.example:2"})
-    monkeypatch.setenv(SETTINGS, told.environment()[SETTINGS])
+    monkeypatch.setenv(SETTINGS_VARIABLE, told.environment()[SETTINGS_VARIABLE])
     assert proxy_for("http://host.example/v1") == "http://proxy.example:2"
     assert proxy_for("http://host.example:8/v1") is None
     with ScriptedEndpoint(lambda _: "yes") as endpoint:
@@ -160,7 +160,10 @@ def test_they_are_taken_over_those_of_the_shell(argv: list[str], tmp_path: Path)
     assert env == ENVIRONMENT
     settings = HelmRunSettings(pins=Pins(hub={"a": "b"}), library_variables={"HF_HOME": "/bundle"})
     (tmp_path / "settings.json").write_text(settings.file_text())
-    started_by_eval_factory = {**env, SETTINGS: HelmRunSettings().environment()[SETTINGS]}
+    started_by_eval_factory = {
+        **env,
+        SETTINGS_VARIABLE: HelmRunSettings().environment()[SETTINGS_VARIABLE],
+    }
     set_variables_of_settings_file(argv, started_by_eval_factory)
     assert started_by_eval_factory["HF_HOME"] == "/shell", "it has set them itself"
     set_variables_of_settings_file(argv, env)

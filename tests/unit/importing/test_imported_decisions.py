@@ -87,7 +87,7 @@ def test_the_scorer_of_an_imported_result_is_calibrated(folder: Path, tmp_path: 
 
 def test_an_imported_result_is_written_again_as_it_was(folder: Path) -> None:
     with recollected(RunDir(folder), load_result(folder)) as made:
-        for path in made.rundir.written():
+        for path in made.rundir.existing_result_files():
             stored = folder / path.relative_to(made.rundir.root)
             assert path.read_bytes() == stored.read_bytes()
 

@@ -387,7 +387,7 @@ ORDERS = results.ChoiceOrders(
     ],
 )
 def test_the_order_of_choices(orders: results.ChoiceOrders | None, told: str | None) -> None:
-    both = {"exact_match": SHARE, f"exact_match{results.ALL_ORDERS}": SHARE}
+    both = {"exact_match": SHARE, f"exact_match{results.ALL_ORDERS_SUFFIX}": SHARE}
     assert choice_order_line(made(scores=both, choice_orders=orders)) == told
 
 

@@ -80,7 +80,7 @@ def test_every_file_is_written_and_holds_no_key(written: RunDir) -> None:
         if path.is_file()
     }
     # which holds numbers alone
-    results = {file for file in written.results if file != written.eval_factory_metrics}
+    results = {file for file in written.result_files if file != written.eval_factory_metrics}
     assert files >= {file.name for file in results} | {
         f"responses/{n}.jsonl" for n in ("model", "gpt", "none")
     }
@@ -355,6 +355,6 @@ def test_thinking_that_was_cut_off(result: TaskResult) -> None:
 def test_the_file_is_among_the_results(result: TaskResult, tmp_path: Path) -> None:
     rundir = RunDir(tmp_path)
     write_metrics(result, STATISTICS, rundir)
-    assert rundir.eval_factory_metrics in rundir.results
+    assert rundir.eval_factory_metrics in rundir.result_files
     written = json.loads((tmp_path / "eval_factory_metrics.json").read_text("utf-8"))
     assert written == metrics_document(result, STATISTICS)

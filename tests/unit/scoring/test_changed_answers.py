@@ -8,7 +8,7 @@ import pytest
 
 from builders import draft, plan
 from eval_factory.core.asked_again_records import BY_HELM, BY_READER, RightBy
-from eval_factory.core.results import REPEATS_MEAN
+from eval_factory.core.results import REPEATS_MEAN_SUFFIX
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.helm.output import FurtherReply
@@ -129,7 +129,7 @@ def test_repeats_are_means_of_questions_and_the_majority_is_one_vote() -> None:
     ]
     assert repeats.pairs_agree is not None
     assert repeats.pairs_agree.value == pytest.approx((1 + 1 / 3 + 1 / 3 + 1 / 3) / 4)
-    assert found.main == f"exact_match{REPEATS_MEAN}"
+    assert found.main == f"exact_match{REPEATS_MEAN_SUFFIX}"
     assert found.scores[found.main].value == pytest.approx(repeats.mean.value)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders import draft, plan
-from eval_factory.core.results import ALL_ORDERS
+from eval_factory.core.results import ALL_ORDERS_SUFFIX
 from eval_factory.helm import output
 from eval_factory.scoring.choice_orders import NO_OPTION, ChoiceOrderCheck
 from eval_factory.scoring.draft import Draft
@@ -152,7 +152,7 @@ def test_questions_that_share_a_source_and_trials_do_not_count_as_independent(
 def test_the_score_over_all_orders_weighs_questions_alike(tmp_path: Path) -> None:
     check = check_of(tmp_path, metric({"a": 0.0}, order=2), metric({"a": 0.0}, order=3))
     found = completed(check, metric({"a": 1.0, "b": 1.0}))
-    label = f"exact_match{ALL_ORDERS}"
+    label = f"exact_match{ALL_ORDERS_SUFFIX}"
     score = found.scores[label]
     assert (score.value, score.stats.count) == (near(2 / 3), 2)
     assert (score.metric, score.split, score.perturbation, score.higher_is_better) == (
@@ -177,8 +177,8 @@ def test_an_order_without_an_answer(tmp_path: Path, *, as_zero: bool, value: flo
         ("z", 0, None),
         as_zero=as_zero,
     )
-    assert found.scores[f"exact_match{ALL_ORDERS}"].value == value
-    assert found.bounds[f"exact_match{ALL_ORDERS}"] == (0.75, 1.0)
+    assert found.scores[f"exact_match{ALL_ORDERS_SUFFIX}"].value == value
+    assert found.bounds[f"exact_match{ALL_ORDERS_SUFFIX}"] == (0.75, 1.0)
 
 
 def test_without_any_answer_there_is_no_score(tmp_path: Path) -> None:

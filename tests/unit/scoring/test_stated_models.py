@@ -167,13 +167,17 @@ def test_an_endpoint_that_was_asked_days_apart_is_noted() -> None:
         "1970-01-01T00:00:01Z",
         "1970-01-08T00:00:01Z",
     )
-    assert (found["gpt"].days, found["model"].days, found["model"].first_answer) == (7, 0, None)
+    assert (
+        found["gpt"].days_of_asking,
+        found["model"].days_of_asking,
+        found["model"].first_answer,
+    ) == (7, 0, None)
     (note,) = notes_on_models(found, ["gpt"])
     says(note.text, "judge gpt", "7 days", "1970-01-01T00:00:01Z to 1970-01-08T00:00:01Z")
     nearer = endpoints_of(*(replace(answer("model"), created=one) for one in (0.95, 86_400.0 * 7)))
-    assert (nearer["model"].days, list(notes_on_models(nearer, []))) == (6, [])
+    assert (nearer["model"].days_of_asking, list(notes_on_models(nearer, []))) == (6, [])
     wrong = endpoints_of(replace(answer("model"), created=1e300))["model"]
-    assert (wrong.first_answer, wrong.days) == (None, 0), "an altered store names no time"
+    assert (wrong.first_answer, wrong.days_of_asking) == (None, 0), "an altered store names no time"
 
 
 def test_answers_that_the_result_is_not_made_of_do_not_count_and_who_never_answered_is_described() -> (

@@ -11,7 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.tasks import framework
 from eval_factory.tasks.framework import (
     ClusterRule,
@@ -60,7 +60,7 @@ def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_the_file_has_the_types_and_values_that_its_records_say() -> None:
     """As texts, too: 1, 1.0 and true are equal."""
-    checked = TypeAdapter(Framework).validate_python(parse_own(TEXT))
+    checked = TypeAdapter(Framework).validate_python(parse_own_text(TEXT))
     assert checked == load_framework()
     assert repr(checked) == repr(load_framework())
 

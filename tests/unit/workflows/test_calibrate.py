@@ -29,7 +29,7 @@ def on(day: int, labels: Path, to: Path, judge: str = "invented") -> Calibrated:
 def test_the_passport_says_whose_it_is_and_of_what(labels: Path, tmp_path: Path) -> None:
     made = on(27, labels, tmp_path / "new" / "passport")
     assert made.files == (tmp_path / "new/passport" / PASSPORT, tmp_path / "new/passport" / PAGE)
-    held = load_mapping(made.files[0], "a passport")
+    held = load_mapping(made.files[0], needs="a passport")
     assert (held["judge"], held["judge_labels"], held["date"]) == ("invented", COLUMN, "2026-11-27")
     assert held["label_set"] == {
         "sha256": sha256_of(labels),

@@ -42,7 +42,10 @@ def test_the_keys_and_the_token_of_the_hub_are_redacted(tmp_path: Path) -> None:
     redactor = redactor_of(
         evaluation(flags(tmp_path)), {"MY_KEY": KEY, HUB_TOKEN: TOKEN, "OTHER": "other-value-99"}
     )
-    assert redactor.text(f"{KEY} {TOKEN} other-value-99") == f"{REDACTED} {REDACTED} other-value-99"
+    assert (
+        redactor.redact_text(f"{KEY} {TOKEN} other-value-99")
+        == f"{REDACTED} {REDACTED} other-value-99"
+    )
     assert HUB_TOKEN == "HF_TOKEN"
 
 
@@ -53,7 +56,7 @@ def test_a_key_without_its_white_space_is_what_the_run_sees(tmp_path: Path) -> N
     assert not here.rundir.root.exists(), "a missing key is found before the folder is made"
     with lock_folder(here, {"MY_KEY": f" {KEY}\r\n", "PATH": "/bin"}, io.StringIO()) as context:
         assert context.env == {"MY_KEY": KEY, "PATH": "/bin"}
-        assert context.redactor.text(KEY) == REDACTED
+        assert context.redactor.redact_text(KEY) == REDACTED
 
 
 def test_what_is_wrong_with_credentials_is_warned_of(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def finding(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], **flags: Any) 
         }
     )
     monkeypatch.setattr(doctor, "_network_findings", lambda _env: iter(()))
-    monkeypatch.setattr("eval_factory.core.sandbox.require", lambda _why: None)
+    monkeypatch.setattr("eval_factory.core.sandbox.require_working", lambda _why: None)
     (found,) = [one for one in doctor.examine(request, env) if one.about == "data"]
     return found
 
@@ -103,7 +103,7 @@ def test_an_endpoint_of_pictures_is_not_asked_and_metrics_are_named(
 ) -> None:
     """An answer would be paid for."""
     monkeypatch.setattr(doctor, "_network_findings", lambda _env: iter(()))
-    monkeypatch.setattr("eval_factory.core.sandbox.require", lambda _why: None)
+    monkeypatch.setattr("eval_factory.core.sandbox.require_working", lambda _why: None)
     monkeypatch.setattr(doctor, "look_for_prerequisites", lambda _plan: None)
     monkeypatch.setattr(doctor, "probe", lambda *_: pytest.fail("it was asked"))
     monkeypatch.setenv("EVAL_FACTORY_HEIM", str(tmp_path / "nowhere"))

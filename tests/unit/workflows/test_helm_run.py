@@ -145,9 +145,9 @@ def test_a_token_that_helm_run_got_is_redacted_from_now_on(
         sign_in, "cached_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None
     )
     run(here, FakeExecutor())
-    assert here.redactor.text(kept["openai"]) == kept["openai"]
+    assert here.redactor.redact_text(kept["openai"]) == kept["openai"]
     run(here, FakeExecutor(), of=with_key(**{"target.api_endpoint.oauth": "openai"}))
-    assert here.redactor.text(kept["openai"]) == REDACTED
+    assert here.redactor.redact_text(kept["openai"]) == REDACTED
 
 
 @pytest.mark.parametrize(

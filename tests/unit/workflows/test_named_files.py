@@ -21,7 +21,7 @@ from eval_factory.config.suite import build_suite
 from eval_factory.config.suite_model import SuiteSection
 from eval_factory.core import safe_files
 from eval_factory.core.errors import ConfigError, EvalFactoryError
-from eval_factory.core.safe_files import expanded
+from eval_factory.core.safe_files import expand_home
 from eval_factory.data.bundle import read_manifest
 from eval_factory.monitor.panel import PanelSection
 from eval_factory.plan import credentials
@@ -43,7 +43,7 @@ def path_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 def _paths_of(parts: Any, key: str) -> Iterator[str]:
     for part in parts:
-        if isinstance(part, AfterValidator) and part.func is expanded:
+        if isinstance(part, AfterValidator) and part.func is expand_home:
             yield key
         elif isinstance(part, type) and issubclass(part, BaseModel):
             yield from path_keys(part, f"{key}.")

@@ -21,7 +21,7 @@ from eval_factory.workflows.read_again import Load, read_by_one_version
 
 def of_an_older_reader(folder: RunDir, copy: Path) -> Path:
     shutil.copytree(folder.root, copy, symlinks=True)
-    for path in RunDir(copy).results:
+    for path in RunDir(copy).result_files:
         path.write_text(path.read_text().replace(f"  reader_version: {VERSION}\n", ""))
     assert load_result(copy).result.provenance.reader_version == 1
     return copy

@@ -48,9 +48,9 @@ def test_every_file_is_made_again_byte_for_byte_and_then_gone(folder: RunDir) ->
             made.result.provenance.run_identity
             == load_result(folder.root).result.provenance.run_identity
         )
-        written = {path.name: path.read_bytes() for path in made.rundir.written()}
+        written = {path.name: path.read_bytes() for path in made.rundir.existing_result_files()}
         place = made.rundir.root
-    assert written == {path.name: path.read_bytes() for path in folder.written()}
+    assert written == {path.name: path.read_bytes() for path in folder.existing_result_files()}
     assert set(written) == {
         "run_config.yml",
         "evaluation_config.yaml",

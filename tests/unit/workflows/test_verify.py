@@ -260,7 +260,7 @@ def test_other_errata_and_another_version_are_notes(
 def test_what_was_computed_otherwise_is_named_and_not_compared(folder: RunDir) -> None:
     """A result of before the statistics had a version, whose p values another test made."""
     without_checksums(folder)
-    for path in folder.results:
+    for path in folder.result_files:
         text = path.read_text().replace(f"  statistics_version: {STATISTICS_VERSION}\n", "")
         path.write_text(text)
     found = verify(folder.root)
@@ -279,7 +279,7 @@ def test_what_was_computed_otherwise_is_named_and_not_compared(folder: RunDir) -
 
 def test_what_an_older_rule_read_is_intact_and_said_to_be_so(folder: RunDir) -> None:
     without_checksums(folder)
-    for path in folder.results:
+    for path in folder.result_files:
         path.write_text(path.read_text().replace(f"  reader_version: {READER}\n", ""))
     found = verify(folder.root)
     notes = [note for note in found.notes if "older rule" in note]

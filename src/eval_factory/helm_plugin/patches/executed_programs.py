@@ -65,7 +65,7 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
         if ended.returncode == TIMED_OUT:
             return TIMED_OUT
     # Count the answer only if the sandbox still works, because otherwise it is not the cause.
-    sandbox.require("what the model answered cannot be executed any more", _allowed())
+    sandbox.require_working("what the model answered cannot be executed any more", _allowed())
     run_record.count_ended()
     return None
 

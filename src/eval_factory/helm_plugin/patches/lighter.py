@@ -329,7 +329,7 @@ def look_for_garbage_less_often() -> None:
 
     A run makes millions of records that live until its end, and each collection visits all of them.
     """
-    this_process.collect_rarely()
+    this_process.collect_garbage_rarely()
 
 
 def files_that_are_there_need_no_lock(download: Callable[..., Any]) -> Callable[..., Any]:

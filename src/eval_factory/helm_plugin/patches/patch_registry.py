@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.helm_run_settings import SKIPPED_PATCHES, HelmRunSettings
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.helm_run_settings import SKIPPED_PATCHES_VARIABLE, HelmRunSettings
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.tasks.upstreams import UPSTREAMS, Upstream
@@ -158,7 +158,7 @@ def _patch(entry: Mapping[str, Any]) -> Patch:
 
 
 _FOLDER = resources.files("eval_factory.helm_plugin.patches")
-PATCHES = tuple(map(_patch, parse_own((_FOLDER / "patches.yaml").read_text(encoding="utf-8"))))
+PATCHES = tuple(map(_patch, parse_own_text((_FOLDER / "patches.yaml").read_text(encoding="utf-8"))))
 """All patches, in the order in which they are applied."""
 CHECKED_FILES: dict[str, dict[str, str]] = json.loads(
     (_FOLDER / "checked_files.json").read_text(encoding="utf-8")
@@ -183,7 +183,7 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
     """
     helm = installed_upstream()
     run_specs = names.asked_run_specs(sys.argv)
-    turned_off = set(os.environ.get(SKIPPED_PATCHES, "").split(","))
+    turned_off = set(os.environ.get(SKIPPED_PATCHES_VARIABLE, "").split(","))
     candidates = []
     for patch in patches:
         is_turned_off = patch.only_speed and bool(turned_off & {"all", patch.name})

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.helm_run_settings import ALL_FILES, HelmRunSettings, Pins
+from eval_factory.core.helm_run_settings import ALL_FILES_VARIABLE, HelmRunSettings, Pins
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.conversation_scenario import picture_root, with_pictures
 from eval_factory.helm_plugin.patches.lighter import patched_modules
@@ -520,7 +520,7 @@ def known_names(scenario: str, folder: Path) -> list[str] | None:
         if not is_offline:
             return None
         names = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)
-    return names if os.environ.get(ALL_FILES) == "1" else names[:LISTED_BY_GITHUB]
+    return names if os.environ.get(ALL_FILES_VARIABLE) == "1" else names[:LISTED_BY_GITHUB]
 
 
 def _names_in_bundle(scenario: str) -> list[str] | None:

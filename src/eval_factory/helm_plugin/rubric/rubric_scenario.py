@@ -11,7 +11,7 @@ from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import TEST_SPLIT, Instance, Scenario, ScenarioSpec
 
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.helm import names
 from eval_factory.helm_plugin.conversation_scenario import (
     downloaded,
@@ -138,7 +138,7 @@ def _run_spec(
 
 def _read_config(path: str) -> Any:
     """Return the content of a file that eval-factory wrote for this run."""
-    return parse_own(Path(path).read_text(encoding="utf-8"))
+    return parse_own_text(Path(path).read_text(encoding="utf-8"))
 
 
 @run_spec_function(RUBRIC_RUN_SPEC)  # type: ignore[untyped-decorator]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.enums import MODEL_ROLE, RunStatus
-from eval_factory.core.finish_reasons import facts_of
+from eval_factory.core.finish_reasons import facts_of_finish_reason
 from eval_factory.core.results import InstanceRecord, Spent
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.report.documents import without_nulls
@@ -212,7 +212,7 @@ def _sample(
         value = instance.metrics.get(name)
         if value is not None and math.isfinite(value):
             scores[name] = {"value": value, "answer": completion, **judge_fields}
-    stop_reason = facts_of(instance.finish_reason).inspect or "unknown"
+    stop_reason = facts_of_finish_reason(instance.finish_reason).inspect or "unknown"
     return {
         **question,
         "messages": [*prompt_messages, answer],

@@ -23,7 +23,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from eval_factory.core.finish_reasons import facts_of
+from eval_factory.core.finish_reasons import facts_of_finish_reason
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.core.safe_files import json_line, open_regular
 from eval_factory.core.secrets import REDACTED
@@ -682,7 +682,7 @@ def page_signs_of(record: InstanceRecord) -> Iterator[str]:
 
     The signs `right` and `wrong` depend on the values of all instances.
     """
-    finish_sign = facts_of(record.finish_reason).sign
+    finish_sign = facts_of_finish_reason(record.finish_reason).sign
     if record.error is not None:
         if finish_sign == "filtered":
             yield finish_sign

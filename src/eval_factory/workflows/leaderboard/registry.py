@@ -17,7 +17,7 @@ from pydantic import Field
 
 from eval_factory.config.model import Positive, Role
 from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mean
-from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.safe_files import read_text
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.sources import AUGMENTATION, load_sources
@@ -100,7 +100,7 @@ class Catalogue(StrictModel):
 @lru_cache(maxsize=1)
 def load_catalogue() -> Catalogue:
     """Return the checked catalogue. The file is read once per process."""
-    return Catalogue.model_validate(packaged("workflows/leaderboard/leaderboards.yml"))
+    return Catalogue.model_validate(load_packaged("workflows/leaderboard/leaderboards.yml"))
 
 
 def find_leaderboard(name: str) -> Leaderboard:

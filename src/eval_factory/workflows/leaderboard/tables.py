@@ -23,7 +23,7 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.run_statuses import WITH_RESULT
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
 from eval_factory.core.safe_files import parse_json, write_atomic
@@ -234,10 +234,10 @@ def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: 
             plans.append(cell.plan)
     redactor = redactor_of_all(plans, env)
     key_lines = where_keys_go(list(chain.from_iterable(plan.endpoints for plan in plans)))
-    screen.writelines(redactor.text(f"key of {line}\n") for line in dict.fromkeys(key_lines))
+    screen.writelines(redactor.redact_text(f"key of {line}\n") for line in dict.fromkeys(key_lines))
     runs = [command_line(plan, debug=debug) for plan in plans]
     return [
-        redactor.text(shlex.join(argv))
+        redactor.redact_text(shlex.join(argv))
         for argv in (*runs, _summarize_command(board), _server_command(board))
     ]
 
@@ -268,7 +268,7 @@ def write_tables(
     coded_rows = []  # each row with the exit code of its run
     for row, code in board_rows(board, cells):
         if row.reason is not None:
-            row = replace(row, reason=redactor.text(row.reason))
+            row = replace(row, reason=redactor.redact_text(row.reason))
         coded_rows.append((row, code))
     rows = [row for row, _ in coded_rows]
     all_rows = write_rows(board.folder, board.leaderboard.name, board.models.values(), rows)
@@ -297,7 +297,7 @@ def write_tables(
             )
             view_site.rename_files_with_colons(suite)
     lines = board_summary(board, rows, in_tables=[row for _, row in runs])
-    screen.write(own_lines("\n".join(lines)) + "\n")
+    screen.write(printable_lines("\n".join(lines)) + "\n")
     return shortcoming(coded_rows)
 
 

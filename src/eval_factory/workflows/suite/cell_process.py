@@ -17,11 +17,15 @@ from typing import TextIO
 
 from eval_factory.config.evaluation import Request
 from eval_factory.core.errors import DEFECT_EXIT_CODE
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import json_line, write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
-from eval_factory.core.this_process import collect_rarely, end_with_parent, interrupt_on_signals
+from eval_factory.core.this_process import (
+    collect_garbage_rarely,
+    end_with_parent,
+    interrupt_on_signals,
+)
 from eval_factory.core.urls import SERVED_AT
 from eval_factory.executors.runs import RUN_JSON, ExecutorRun
 from eval_factory.workflows.evaluate import evaluate
@@ -60,7 +64,7 @@ def run_cell(run: ExecutorRun, screen: TextIO) -> int:
 def show_defect(error: BaseException, screen: TextIO) -> None:
     """Write the traceback of an unexpected error, without secrets."""
     redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
-    screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
+    screen.write(printable_lines(redactor.redact_text("".join(traceback.format_exception(error)))))
 
 
 def main(parent: int) -> int:
@@ -69,7 +73,7 @@ def main(parent: int) -> int:
     `parent`: the id of the parent process. Returns the exit code.
     """
     # Most records of a run live until its end: frequent garbage collection would free nothing.
-    collect_rarely()
+    collect_garbage_rarely()
     run = RUN_JSON.validate_json(sys.stdin.readline())
     end_with_parent(parent)
     # `interrupt_on_signals` handles SIGINT only if it has Python's own handler. Python does not set

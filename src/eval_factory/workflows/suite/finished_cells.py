@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.model import urls_in
-from eval_factory.core.budget import Spending, total
+from eval_factory.core.budget import Spending, sum_spendings
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.core.plain_yaml import YamlError, parse_own
+from eval_factory.core.plain_yaml import YamlError, parse_own_text
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.plan.prices import prices_of
@@ -204,7 +204,7 @@ def copy_finished_run(source: Path, target: Path, suite: SuiteDir) -> bool:
     copy = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     # cache.db is copied together with its write-ahead log, because a killed run has not merged the
     # two files. SQLite creates the third file, an index of the log, again.
-    _database, _log, index_of_log, *_ = source_run.answers
+    _database, _log, index_of_log, *_ = source_run.answer_files
     not_copied = (
         source_run.lock_file.name,
         source_run.lock_holder.name,
@@ -249,7 +249,7 @@ def total_spending(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> 
                 f"warning: {cache_db} is damaged ({error}): "
                 "the suite's budget does not count the spending in this file"
             )
-    return total(spent)
+    return sum_spendings(spent)
 
 
 def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
@@ -264,7 +264,9 @@ def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
         with suppress(sqlite3.Error, OSError, YamlError, UnicodeDecodeError, KeyError, TypeError):
             answered_roles = read_roles(planned.plan.rundir.cache_db)
             if MODEL_ROLE in answered_roles:
-                run_config = parse_own(planned.plan.rundir.run_config.read_text(encoding="utf-8"))
+                run_config = parse_own_text(
+                    planned.plan.rundir.run_config.read_text(encoding="utf-8")
+                )
                 urls_of_last_run = set(urls_in(run_config["target"]["api_endpoint"]["url"]))
                 if not urls_of_last_run.isdisjoint(planned.plan.model.urls):
                     answered.add(planned.group)

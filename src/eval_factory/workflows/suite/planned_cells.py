@@ -115,7 +115,7 @@ def _secrets_in(
     Returns a list with one message if the document contains a known secret of the environment, such
     as a key of the plans; else an empty list.
     """
-    if redactor_of_all(plans, env).tree(document, known_only=True) == document:
+    if redactor_of_all(plans, env).redact_tree(document, known_only=True) == document:
         return []
     problem = (
         "holds the value of a variable that is a secret (the value is not shown); "

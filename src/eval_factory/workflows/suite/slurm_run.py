@@ -19,7 +19,7 @@ from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import TOP, name_of_type
 from eval_factory.core.enums import SLURM, RunStatus
 from eval_factory.core.errors import ConfigError, HelmError, NotReportableError, PrerequisiteError
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import SINGLE_RUN_FOLDER, RunSuiteDir
 from eval_factory.core.safe_files import write_atomic
@@ -125,7 +125,7 @@ def _partial_result(plan: Plan, env: Mapping[str, str]) -> Evaluated:
     """
     result = load_result(plan.rundir.root).result
     redactor = redactor_of(plan.evaluation, env)
-    text = own_lines(redactor.text(result_summary(result, plan.rundir)))
+    text = printable_lines(redactor.redact_text(result_summary(result, plan.rundir)))
     minimum = plan.evaluation.extra.min_coverage
     return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))
 

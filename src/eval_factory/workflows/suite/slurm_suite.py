@@ -260,7 +260,7 @@ def refuse_unsupported_by_slurm(suite: Suite, env: Mapping[str, str]) -> None:
             servers in a container, or a secret in `suite.slurm`.
     """
     problems = []
-    for name in suite.budget.stated:
+    for name in suite.budget.stated_limits:
         problems.append(
             f"suite.{name}: jobs on several machines cannot share a limit; "
             f"suite.params.extra.{name} limits each cell: give every cell its part there, "
@@ -273,7 +273,7 @@ def refuse_unsupported_by_slurm(suite: Suite, env: Mapping[str, str]) -> None:
                 "suite.slurm.container; put the container into serve.command instead"
             )
     redactor = Redactor.from_environment(env, filter(names_a_secret, env))
-    if redactor.tree(suite.slurm, known_only=True) != suite.slurm:
+    if redactor.redact_tree(suite.slurm, known_only=True) != suite.slurm:
         problems.append(
             "suite.slurm: holds the value of a variable that is a secret (the value is not shown), "
             "and suite.slurm is written into files: remove the value; the jobs get the keys anyway"

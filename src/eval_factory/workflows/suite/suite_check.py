@@ -23,7 +23,7 @@ from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.config.suite import ReusedCell, Suite, build_suite
 from eval_factory.core.enums import CellRecord, RunStatus
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.run_statuses import ENDED, GOING_ON, WITH_RESULT
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import LEADS_OUT, is_within
@@ -270,7 +270,7 @@ def _compare_with_configuration(folder: SuiteDir, cells: Sequence[FinishedCell])
     try:
         text = folder.config.read_text(encoding="utf-8")
         # Each variable gets a placeholder value: a variable without a value would be an error.
-        env = dict.fromkeys(variables_in(parse_own(text)), "unknown")
+        env = dict.fromkeys(variables_in(parse_own_text(text)), "unknown")
         suite = _suite_of(folder, env)
     except (ConfigError, *WRONG_FILES) as error:
         return Verified(folder.root, (finding_about_file(config, f"cannot be read: {error}"),))
@@ -335,7 +335,7 @@ def compare_table(folder: SuiteDir) -> TableComparison:
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
         remade_suite = SuiteDir(Path(name))
         write_suite_results(results, folder, into=remade_suite)
-        for stored, made_again in zip(folder.table, remade_suite.table, strict=True):
+        for stored, made_again in zip(folder.table_files, remade_suite.table_files, strict=True):
             if not stored.is_file():
                 comparison.findings.append(finding_about_file(stored.name, "is missing"))
                 continue
@@ -367,7 +367,7 @@ def _ended_cells(folder: SuiteDir) -> list[FinishedCell]:
         ValueError: the folder of a cell is outside of the suite, or a cell has a status that no
             ended cell has.
     """
-    document = parse_own(folder.results_yaml.read_text(encoding="utf-8"))
+    document = parse_own_text(folder.results_yaml.read_text(encoding="utf-8"))
     # `rows` has each cell's row in the table. `states` has each cell's state by the events. Both
     # dicts have the keys (target, evaluation).
     rows = {(str(row["target"]), str(row["evaluation"])): row for row in document["cells"]}
@@ -377,7 +377,7 @@ def _ended_cells(folder: SuiteDir) -> list[FinishedCell]:
     states = suite_state_of(all_events).cells
     ended = []
     for key in states or rows:
-        cell_folder = folder.cell(*key)
+        cell_folder = folder.cell_folder(*key)
         if not is_within(cell_folder, folder.chosen_folder):
             raise ValueError(LEADS_OUT.format(folder=folder.chosen_folder))
         row = rows.get(key, {})

@@ -77,14 +77,14 @@ class SuiteJournal:
 
     def record(self, event: str, **fields: Any) -> None:
         """Write an event without secrets to the file, then pass the event to the observer."""
-        redacted: Any = self._redactor.tree(fields)
+        redacted: Any = self._redactor.redact_tree(fields)
         record = {"time": time.time(), "event": event, "invocation": self._invocation, **redacted}
         append_line(self._events, json_line(record))
         self._observer.on_event(record)
 
     def say(self, text: str) -> None:
         """Pass a line that is not an event to the observer, and append the line to the log."""
-        shown = self._redactor.text(text)
+        shown = self._redactor.redact_text(text)
         self._observer.say(shown)
         append_line(self._log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shown}")
 

@@ -12,7 +12,7 @@ from eval_factory.config.suite import Cell, Suite, cell_parameters, combinations
 from eval_factory.config.suite_layers import TOP
 from eval_factory.config.suite_model import served_lines
 from eval_factory.core.enums import MODEL_ROLE
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.formats import counted
 from eval_factory.helm.command import command_line
 from eval_factory.helm.picture_metrics import uncomputed_metric_lines
@@ -111,8 +111,8 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
         lines.append(f"# {line}")
     lines += EXECUTORS[suite.executor].preview(suite, planned, env)
     redactor = redactor_of_all(plans, env)
-    text = redactor.text("\n".join(lines) + "\n")
-    return DryRun(own_lines(text), tuple(missing_prerequisites(cells)))
+    text = redactor.redact_text("\n".join(lines) + "\n")
+    return DryRun(printable_lines(text), tuple(missing_prerequisites(cells)))
 
 
 def _lines(
@@ -136,7 +136,7 @@ def _lines(
     )
     location = EXECUTORS[suite.executor].location(suite)
     yield f"#   {location}, {counted(suite.max_attempts, 'attempt')} of each"
-    budget = [f"{name} {value:,}" for name, value in suite.budget.stated.items()]
+    budget = [f"{name} {value:,}" for name, value in suite.budget.stated_limits.items()]
     yield f"#   budget of all cells: {', '.join(budget) or 'no limit'}"
     yield from served_lines(suite.serve)
     if suite.reused:

@@ -18,11 +18,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
-from eval_factory.core.budget import Budget, Spending, total
+from eval_factory.core.budget import Budget, Spending, sum_spendings
 from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.logs import PHASE, PROGRESS
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.results import TaskResult
 from eval_factory.core.run_statuses import GOING_ON, WITH_RESULT
 from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir
@@ -201,7 +201,7 @@ class SuiteStatus:
     @property
     def spent(self) -> Spending:
         """The total spending of all cells."""
-        return total(cell.spent for cell in self.cells)
+        return sum_spendings(cell.spent for cell in self.cells)
 
     @property
     def is_complete(self) -> bool:
@@ -286,7 +286,7 @@ class SuiteReader:
         The folder corrects the state: the folder may contain a result that no event reports, or no
         longer contain the result of the last event.
         """
-        folder = self.folder.cell(cell_state.target, cell_state.evaluation)
+        folder = self.folder.cell_folder(cell_state.target, cell_state.evaluation)
         spent = self.read_spending(folder, cell_state.status)
         cell = CellStatus(**vars(cell_state), folder=folder, spent=spent)
         if cell.status == RunStatus.RUNNING:
@@ -325,7 +325,7 @@ class SuiteReader:
         if status in GOING_ON:
             stamp = (status, self._clock() // _INTERVAL_S)  # changes after `_INTERVAL_S` seconds
         else:
-            stamp = tuple(map(modified_at, RunDir(folder).answers))
+            stamp = tuple(map(modified_at, RunDir(folder).answer_files))
         spent: Spending = _cached_read(_spent_in, folder, stamp)
         return spent
 
@@ -508,7 +508,7 @@ def stated_limits(config: Path) -> dict[str, float]:
     Values that are not numbers are left out. The dict is empty if the file cannot be read.
     """
     try:
-        section = parse_own(config.read_text(encoding="utf-8"))["suite"]
+        section = parse_own_text(config.read_text(encoding="utf-8"))["suite"]
         stated = {limit.name: section.get(limit.name) for limit in fields(Budget)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
@@ -551,10 +551,10 @@ def reached_limit_text(budget: Budget, spent: Spending, seconds_left: float | No
     elapsed = 0.0
     if seconds_left is not None and budget.max_wall_s is not None:
         elapsed = budget.max_wall_s - seconds_left
-    name = budget.reached(spent.by_limit(elapsed))
+    name = budget.find_reached_limit(spent.by_limit(elapsed))
     if name is None:
         return None
-    return f"{name} ({budget.stated[name]:g}) of the suite is reached"
+    return f"{name} ({budget.stated_limits[name]:g}) of the suite is reached"
 
 
 def status_document(status: SuiteStatus) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.helm_run_settings import SKIPPED_PATCHES
+from eval_factory.core.helm_run_settings import SKIPPED_PATCHES_VARIABLE
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import (
@@ -45,7 +45,7 @@ def _nothing_applied_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patch_registry, "_applied", [])
     monkeypatch.setitem(sys.modules, f"{PLUGIN_PACKAGE}.made", Made())
     monkeypatch.setattr(sys, "argv", ["helm-run", "--run-entries", "medec:model=m"])
-    monkeypatch.delenv(SKIPPED_PATCHES, raising=False)
+    monkeypatch.delenv(SKIPPED_PATCHES_VARIABLE, raising=False)
 
 
 def patch(name: str = "one", **given: Any) -> Patch:
@@ -77,7 +77,7 @@ def test_each_is_applied_once_in_its_stage() -> None:
 def test_what_only_makes_helm_quicker_is_left_out_by_name(
     without: str, monkeypatch: Any, capsys: Any
 ) -> None:
-    monkeypatch.setenv(SKIPPED_PATCHES, without)
+    monkeypatch.setenv(SKIPPED_PATCHES_VARIABLE, without)
     apply_patches(Stage.START, (patch("a", only_speed=True), patch("b")))
     assert names() == ["b"]
     apply_patches(Stage.START, (patch("all"),))  # no other patch can be left out

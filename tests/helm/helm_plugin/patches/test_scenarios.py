@@ -20,7 +20,11 @@ from helm.benchmark.scenarios.mtsamples_procedures_scenario import MTSamplesProc
 from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesReplicateScenario
 from pyarrow import parquet
 
-from eval_factory.core.helm_run_settings import ALL_FILES, SETTINGS, HelmRunSettings
+from eval_factory.core.helm_run_settings import (
+    ALL_FILES_VARIABLE,
+    SETTINGS_VARIABLE,
+    HelmRunSettings,
+)
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches import lighter, scenarios
 from eval_factory.helm_plugin.patches.scenarios import EHRSHOT_PROMPTS, known_names
@@ -149,8 +153,8 @@ def test_medaligns_cut_records(
 
 @pytest.fixture
 def _github(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(SETTINGS, raising=False)
-    monkeypatch.delenv(ALL_FILES, raising=False)
+    monkeypatch.delenv(SETTINGS_VARIABLE, raising=False)
+    monkeypatch.delenv(ALL_FILES_VARIABLE, raising=False)
     monkeypatch.setattr(network_guard, "guard", lambda: None)
 
 
@@ -171,10 +175,13 @@ def test_a_bundles_list_is_read_up_to_githubs_limit(
 ) -> None:
     listed = [f"{number:04}.txt" for number in range(1001)]
     (tmp_path / "mtsamples_replicate.json").write_text(json.dumps({"names": listed}))
-    monkeypatch.setenv(SETTINGS, HelmRunSettings(file_lists=str(tmp_path)).environment()[SETTINGS])
+    monkeypatch.setenv(
+        SETTINGS_VARIABLE,
+        HelmRunSettings(file_lists=str(tmp_path)).environment()[SETTINGS_VARIABLE],
+    )
     assert known_names("mtsamples_replicate", tmp_path) == listed[:1000]
     assert known_names("mtsamples_procedures", tmp_path) is None
-    monkeypatch.setenv(ALL_FILES, "1")
+    monkeypatch.setenv(ALL_FILES_VARIABLE, "1")
     assert known_names("mtsamples_replicate", tmp_path) == listed
 
 

@@ -195,7 +195,7 @@ def test_another_suite_takes_over_what_is_finished_elsewhere(
     options = SuiteOptions(reuse=(undisturbed.suite.folder.root,))
     report = run_suite(suite, options, env=ENV, screen=SuiteObserver())
     good = next(cell for cell in report.cells if cell.target == "good")
-    source = undisturbed.suite.folder.cell("good", "sample_medical_qa")
+    source = undisturbed.suite.folder.cell_folder("good", "sample_medical_qa")
     assert (good.status, good.collected, good.reused_from) == ("complete", True, source)
     assert not endpoints.good.seen
     (event,) = (one for one in events_of(suite.folder) if one.get("reused_from"))

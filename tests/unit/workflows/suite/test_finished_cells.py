@@ -173,7 +173,7 @@ def cell_of(tmp_path: Path) -> tuple[Plan, SuiteDir]:
 
 def test_it_is_copied_whole_and_left_as_it_is(folder: RunDir, tmp_path: Path) -> None:
     """Also what a killed run left in the write-ahead log of its cache; not its lock."""
-    wal, index = folder.answers[1:3]
+    wal, index = folder.answer_files[1:3]
     wal.write_bytes(b"log")
     index.write_bytes(b"index")
     (folder.root / ".report.html.1234.part").touch()
@@ -186,7 +186,7 @@ def test_it_is_copied_whole_and_left_as_it_is(folder: RunDir, tmp_path: Path) ->
         ".report.html.1234.part",
         ".lock",
     }
-    assert copy.answers[1].read_bytes() == b"log"
+    assert copy.answer_files[1].read_bytes() == b"log"
     sums = read_checksums(copy.checksums)
     assert {name: sha256_of(copy.root / name) for name in sums} == sums
     assert {path.name for path in folder.root.iterdir()} == before | {".lock"}

@@ -92,7 +92,7 @@ class Invocation:
         self.leave(number)
 
     def rundir(self, number: int) -> RunDir:
-        return RunDir(self.folder.cell(*self.keys[number].split("/")[:2]))
+        return RunDir(self.folder.cell_folder(*self.keys[number].split("/")[:2]))
 
     def leave(self, number: int) -> None:
         """The task is in the queue no more."""

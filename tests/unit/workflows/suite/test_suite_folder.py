@@ -36,15 +36,15 @@ def test_what_is_no_suite_and_what_may_have_been_meant(tmp_path: Path) -> None:
     folder = suite_folder(here / "one")
     folder.results_yaml.touch()
     (here / "none").mkdir()
-    right_or_wrong(folder.cell("small", "qa"), "1")
-    (folder.cell("small", "qa") / ".eval-factory").touch()
+    right_or_wrong(folder.cell_folder("small", "qa"), "1")
+    (folder.cell_folder("small", "qa") / ".eval-factory").touch()
     expected = refused(tmp_path / "nothing").splitlines()[1]
     each_says(
         refused(tmp_path / "nothing").splitlines(), [f"{tmp_path}/nothing: ", "no such folder"], []
     )
     says(expected, "output_dir", "eval-factory run_suite")
     says(refused(folder.results_yaml), f"{folder.results_yaml}: is a file", f"{here}/one?")
-    told = refused(folder.cell("small", "qa"))
+    told = refused(folder.cell_folder("small", "qa"))
     says(told, "of one run", "not of a suite", f"{here}/one?")
     says(refused(here).splitlines()[0], f"{here}: ", "folder of a suite")
     assert "\x1b" not in refused(tmp_path / "a\x1b[31mb")
@@ -57,7 +57,7 @@ def test_what_is_a_suite_and_what_stands_for_one(tmp_path: Path) -> None:
     inner = suite_folder(tmp_path / ".slurm", started()).root
     for path in (tmp_path, inner):
         assert find_suite(path).root == inner
-        assert find_suite(path).cell("a", "b") == tmp_path
+        assert find_suite(path).cell_folder("a", "b") == tmp_path
 
 
 def test_the_second_is_told_who_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

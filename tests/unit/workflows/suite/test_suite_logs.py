@@ -26,7 +26,7 @@ from suite_by_hand import CELLS, cell_ended, cell_started, held, started, suite_
 
 def logs(folder: SuiteDir, cell: str) -> tuple[Path, Path]:
     """The program's, HELM's."""
-    place = folder.cell(*cell.split("/")) / "logs"
+    place = folder.cell_folder(*cell.split("/")) / "logs"
     place.mkdir(parents=True)
     return place / "eval-factory.log", place / "helm-run.log"
 

@@ -71,7 +71,7 @@ def test_a_run_that_ended_after_its_suite_was_killed_counts(
     )
     by_hand.cell_result(folder, "small/qa")
     state = LastRunState(identity, {}, "run", 1.0, ["helm/runs/one"], complete)
-    (folder.cell("small", "qa") / ".run_state.json").write_text(json.dumps(asdict(state)))
+    (folder.cell_folder("small", "qa") / ".run_state.json").write_text(json.dumps(asdict(state)))
     found = {"missing": 4}
     if identity == "identity":
         found = {"complete" if complete else "partial": 1, "missing": 3}
@@ -183,7 +183,7 @@ def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     by_hand.cell_result(folder, "small/qa")
     folder.config.write_text("suite: {max_cost: 2.5, max_requests: null, evaluations: []}")
-    with_answers = {folder.cell("small", "qa"), folder.cell("big", "qa")}
+    with_answers = {folder.cell_folder("small", "qa"), folder.cell_folder("big", "qa")}
     answers = {True: Spending(3, 5, 0.5), False: Spending()}
     monkeypatch.setattr(
         suite_status, "spent_so_far", lambda path, _: answers[path.parent in with_answers]
