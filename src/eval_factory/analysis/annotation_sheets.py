@@ -226,7 +226,7 @@ def _next_to_change(
 
 
 @dataclass(frozen=True)
-class Draw:
+class DrawSettings:
     """The settings that decide which answers are drawn."""
 
     count: int  # the number of answers to draw
@@ -244,7 +244,7 @@ class DrawnKey(NamedTuple):
 
 
 def draw_answers(
-    strata: Sequence[AnswerStratum], rated: Collection[AnswerKey], draw: Draw
+    strata: Sequence[AnswerStratum], rated: Collection[AnswerKey], draw: DrawSettings
 ) -> list[DrawnKey]:
     """Draw answers for the raters.
 
@@ -277,7 +277,7 @@ def sample_of_draw(
     rated_question: RatedQuestion,
     strata: Sequence[AnswerStratum],
     drawn: Sequence[tuple[ShownAnswer, int, float]],
-    draw: Draw,
+    draw: DrawSettings,
 ) -> Sample:
     """Return the sample of a draw, with a code for each answer.
 
@@ -319,7 +319,9 @@ def sample_of_draw(
 
 
 def _sheet_id(
-    rated_question: RatedQuestion, drawn: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
+    rated_question: RatedQuestion,
+    drawn: Sequence[tuple[ShownAnswer, int, float]],
+    draw: DrawSettings,
 ) -> str:
     """Return an id that is computed from the draw and the drawn answers."""
     lines = [draw.identity, rated_question.kind, str(draw.seed)]

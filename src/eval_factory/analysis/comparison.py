@@ -263,9 +263,9 @@ def _wrong_arguments(
         yield "compare: give two folders or more"
     if margin is not None and not margin > 0:  # also true for NaN
         yield f"compare: --margin {margin} is not above 0"
-    unknown = ", ".join(sorted(set(allow) - set(comparison_reasons.ACCEPTED_REASONS)))
+    unknown = ", ".join(sorted(set(allow) - set(comparison_reasons.ACCEPTABLE_REASONS)))
     if unknown:
-        accepted = ", ".join(comparison_reasons.ACCEPTED_REASONS)
+        accepted = ", ".join(comparison_reasons.ACCEPTABLE_REASONS)
         yield f"compare: --allow {unknown}: there is no such reason; reasons: {accepted}"
 
 
@@ -315,7 +315,7 @@ def compare(
     ranks: tuple[Ranked, ...] = ()
     if len(models) > 2:
         pairs = with_corrected_p_values(pairs)
-        ranks = ranked(models, pairs)
+        ranks = ranks_of_models(models, pairs)
     return Compared(
         models,
         accepted=tuple(reasons),  # the user accepts them all, because none was refused above
@@ -371,26 +371,26 @@ def with_corrected_p_values(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
 
 
 def better_and_worse(
-    pairs: Iterable[Pair], *, below: float = ALPHA
+    pairs: Iterable[Pair], *, p_below: float = ALPHA
 ) -> Iterator[tuple[Model, Model]]:
     """Yield (better model, worse model) of each pair with a significant difference.
 
     Args:
         pairs: the pairs, with corrected p values.
-        below: the level of the corrected p values, at most `ALPHA`.
+        p_below: the level of the corrected p values, at most `ALPHA`.
     """
     for pair in pairs:
         comparison = pair.comparison
         if comparison is None or comparison.p_holm is None:
             continue
-        if comparison.significant and comparison.p_holm < below:
+        if comparison.significant and comparison.p_holm < p_below:
             if comparison.advantage > 0:
                 yield comparison.b, comparison.a
             else:
                 yield comparison.a, comparison.b
 
 
-def ranked(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]:
+def ranks_of_models(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]:
     """Return the ranks of each model that the significant differences of the pairs allow."""
     differences = []
     for better, worse in better_and_worse(pairs):
@@ -477,10 +477,10 @@ def _sides(
         ids = None
         is_first = not sides  # the first result is not paired with itself
         if across_programs and not is_first:
-            pairing_with_first = pairing.paired(first, stored, min_paired)
+            pairing_with_first = pairing.pair_questions(first, stored, min_paired)
             ids = pairing_with_first.ids
         values = comparison_reasons.values_of(
-            stored.result.instances, stored.result.scores[metric], ids
+            stored.result.instances, stored.result.scores[metric], ids=ids
         )
         sides.append(Side(model.label, stored, values, metric, pairing=pairing_with_first))
     return sides
@@ -499,7 +499,7 @@ def _pairing_reasons(sides: Sequence[Side], min_paired: float) -> Iterator[Reaso
     """Yield a reason for each result that has too few pairs of questions with the first result."""
     for side in sides:
         if side.pairing is not None and side.pairing.share < min_paired:
-            why = pairing.too_few(side.pairing, min_paired)
+            why = pairing.too_few_text(side.pairing, min_paired)
             yield Reason("no_pairs", f"{sides[0].label} and {side.label}: {why}")
 
 
@@ -514,9 +514,9 @@ def _label(number: int) -> str:
 
 def _value_reasons(sides: Sequence[Side]) -> list[Reason]:
     """Return the reasons against comparing these values: of each result, and of each pair."""
-    reasons = list(chain.from_iterable(map(comparison_reasons.reasons_of, sides)))
+    reasons = list(chain.from_iterable(map(comparison_reasons.reasons_against_result, sides)))
     for a, b in combinations(sides, 2):
-        reasons += comparison_reasons.reasons_against(a, b)
+        reasons += comparison_reasons.reasons_against_pair(a, b)
         if not a.values.means.keys() & b.values.means.keys():
             text = f"there is no instance of which both {a.label} and {b.label} have a value"
             reasons.append(Reason("no_pairs", text))
@@ -551,7 +551,8 @@ def _compare_two(
     metric_of_b = None
     if b.metric != a.metric:
         metric_of_b = b.metric
-    higher = score.higher_is_better is not False  # An unknown direction (None) counts as higher.
+    # An unknown direction (None) counts as higher.
+    higher_is_better = score.higher_is_better is not False
     has_only_0_and_1 = {*values_a, *values_b} <= {0, 1}
     comparison = Comparison(
         task=a.stored.result.task,
@@ -560,9 +561,9 @@ def _compare_two(
         b=models[1],
         paired=difference,
         scale=scale,
-        higher_is_better=higher,
+        higher_is_better=higher_is_better,
         right_or_wrong=scale == PROPORTION and has_only_0_and_1,
-        flips=_flips(a.values, b.values, keys, higher_is_better=higher),
+        flips=_flips(a.values, b.values, keys, higher_is_better=higher_is_better),
         failed=Failed(
             a_only=len(failed_a - failed_b),
             b_only=len(failed_b - failed_a),
@@ -577,7 +578,9 @@ def _compare_two(
         return comparison
     return replace(
         comparison,
-        non_inferiority=paired.non_inferiority(difference, margin, higher_is_better=higher),
+        non_inferiority=paired.non_inferiority(
+            difference, margin, higher_is_better=higher_is_better
+        ),
         equivalence=paired.equivalence(difference, margin),
     )
 

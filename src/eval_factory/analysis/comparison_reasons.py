@@ -129,7 +129,7 @@ ANSWER_STYLE = "answer_style"
 """The name of the reason that two results have different settings of `answer_style`."""
 NEVER_ACCEPTED = frozenset({ANSWER_STYLE, "metric", "no_pairs"})
 """The names of the reasons that `--allow` does not accept."""
-ACCEPTED_REASONS = (
+ACCEPTABLE_REASONS = (
     "coverage",
     "data",
     "errata",
@@ -194,10 +194,10 @@ def _different_readers(a: Side, b: Side) -> Iterator[Reason]:
         )
 
 
-def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
+def reasons_against_pair(a: Side, b: Side) -> Iterator[Reason]:
     """Yield every reason against comparing two results that concerns both of them.
 
-    `reasons_of` yields the reasons that concern a single result.
+    `reasons_against_result` yields the reasons that concern a single result.
     """
     if is_imported(a.stored) or is_imported(b.stored):
         yield from _reasons_across_programs(a, b)
@@ -353,7 +353,7 @@ def _scoring_program(side: Side) -> str:
     return _helm_version(provenance)
 
 
-def reasons_of(side: Side) -> Iterator[Reason]:
+def reasons_against_result(side: Side) -> Iterator[Reason]:
     """Yield the reasons against any comparison of this result."""
     validity = side.stored.result.validity
     min_coverage = side.stored.extra.get("min_coverage", 1.0)

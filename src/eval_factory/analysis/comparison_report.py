@@ -420,7 +420,7 @@ def _markdown_table(comparisons: Sequence[Comparison]) -> Table:
     return Table(header, rows, number_columns=6)
 
 
-def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
+def page_of_several_results(folders: Sequence[Path], *, with_texts: bool = True) -> str:
     """Return the HTML page that compares two output folders or more.
 
     If the results cannot be compared, the page shows the reasons.

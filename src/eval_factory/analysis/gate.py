@@ -170,7 +170,7 @@ def _benchmark_outcome(
     outcome = _worst(check.outcome for check in checks)
     counted_as = outcome
     is_tolerated = outcome == Verdict.INCONCLUSIVE and policy.on_inconclusive == "pass"
-    if is_tolerated or not policy.blocks:
+    if is_tolerated or not policy.can_block:
         counted_as = Verdict.PASS
     return BenchmarkOutcome(
         task=policy.task,
@@ -191,7 +191,7 @@ def _could_fail(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> bool:
     """
     checks: list[Check] = []
     for benchmark, outcome in zip(policy.benchmarks, outcomes, strict=True):
-        if benchmark.blocks and benchmark.on_inconclusive != "pass":
+        if benchmark.can_block and benchmark.on_inconclusive != "pass":
             checks.extend(outcome.checks)
     return not checks or any(check.can_fail for check in checks)
 
@@ -211,7 +211,7 @@ def _notes_of_limits(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> It
                     f"{outcome.task}: no score could break {check.limit}{group_words}; "
                     "give a limit that a bad model breaks"
                 )
-    if not any(benchmark.blocks for benchmark in policy.benchmarks):
+    if not any(benchmark.can_block for benchmark in policy.benchmarks):
         yield "every benchmark is advisory: nothing could fail this gate"
 
 
@@ -232,7 +232,7 @@ def _doubts_about(
             yield f"{task}: the {model}'s score: {doubt.value.phrase}"
 
 
-def started_at(provenance: Provenance) -> datetime | None:
+def start_time_of(provenance: Provenance) -> datetime | None:
     """Return the time at which a run started; None if the result has no time."""
     if provenance.started_at is None:
         return None
@@ -245,7 +245,7 @@ def _notes_of_lock(task: str, candidate: StoredResult, locked_at: datetime | Non
     if locked_at is None:
         return
     provenance = candidate.result.provenance
-    started = started_at(provenance)
+    started = start_time_of(provenance)
     runs = candidate.result.usage.runs
     if started is None:
         yield (
@@ -494,15 +494,21 @@ class _Change:
             direction: the better direction in the policy; None for the metric's own direction.
             scale: the scale of the scores.
         """
-        higher = comparison.higher_is_better
+        higher_is_better = comparison.higher_is_better
         if direction is not None:
-            higher = direction == "higher_is_better"
+            higher_is_better = direction == "higher_is_better"
         unchanged = (
             baseline.result.provenance.target == candidate.result.provenance.target
             and not comparison.paired.discordant
             and _answers_of(baseline) == _answers_of(candidate)
         )
-        return cls(baseline, comparison, higher_is_better=higher, unchanged=unchanged, scale=scale)
+        return cls(
+            baseline,
+            comparison,
+            higher_is_better=higher_is_better,
+            unchanged=unchanged,
+            scale=scale,
+        )
 
     def checks_of_drops(
         self, difference: PairedDifference, limits: Limits, group: str | None = None
@@ -617,7 +623,7 @@ def _checks_of_groups(
     for field, by_value in policy.groups.items():
         groups = candidate.result.groups.get(field, {})
         if not groups:
-            yield _check_without_number(f"the candidate has no groups by {field}", field)
+            yield _check_without_number(f"the candidate has no groups by {field}", group=field)
             continue
         for value, limits in _limits_by_value(by_value, groups):
             group = f"{field}={value}"
@@ -627,20 +633,20 @@ def _checks_of_groups(
                     f"the candidate has no score {metric} of this group: "
                     "it is missing, or too small to be shown"
                 )
-                yield _check_without_number(why, group)
+                yield _check_without_number(why, group=group)
                 continue
             if limits.min is not None:
-                yield _check_of_min(score, limits.min, policy.direction, group)
+                yield _check_of_min(score, limits.min, policy.direction, group=group)
             if limits.min_coverage is not None:
                 coverage = _coverage_of_group(candidate, score, (field, value))
-                yield _check_of_coverage(coverage, limits.min_coverage, group)
+                yield _check_of_coverage(coverage, limits.min_coverage, group=group)
             if change is not None and limits.limits_a_drop:
                 difference = difference_in_group(
                     change.baseline, candidate, change.comparison, (field, value)
                 )
                 if difference is None:
                     why = "baseline and candidate have no instance of this group in common"
-                    yield _check_without_number(why, group)
+                    yield _check_without_number(why, group=group)
                 else:
                     yield from change.checks_of_drops(difference, limits, group)
 

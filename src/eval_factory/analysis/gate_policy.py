@@ -148,7 +148,7 @@ class BenchmarkPolicy(BenchmarkLimits):
     on_inconclusive: OnInconclusive
 
     @property
-    def blocks(self) -> bool:
+    def can_block(self) -> bool:
         """True if the benchmark can stop the candidate; an advisory benchmark is only shown."""
         return self.tier != "advisory"
 
@@ -176,7 +176,9 @@ class Policy:
     @property
     def needs_baseline(self) -> bool:
         """True if a benchmark that counts for the outcome limits a drop."""
-        return any(benchmark.blocks and benchmark.needs_baseline for benchmark in self.benchmarks)
+        return any(
+            benchmark.can_block and benchmark.needs_baseline for benchmark in self.benchmarks
+        )
 
 
 def load_policy(path: Path) -> Policy:
@@ -284,7 +286,7 @@ def lock_path(policy: Path) -> Path:
     return policy.with_name(policy.name + ".lock")
 
 
-def lock(policy: Policy, now: datetime) -> Path:
+def write_lock(policy: Policy, now: datetime) -> Path:
     """Write the lock of a policy, and return the path of the lock.
 
     If the policy is already locked, its lock is not written again.

@@ -20,7 +20,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult, started_at
+from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult, start_time_of
 from eval_factory.analysis.gate_policy import LIMITS
 from eval_factory.core.enums import Verdict
 from eval_factory.core.errors import PrerequisiteError
@@ -259,7 +259,7 @@ def gate_statement(
     """
     provenance = stored.result.provenance
     rundir = RunDir(stored.folder)
-    started = started_at(provenance)
+    started = start_time_of(provenance)
     if not rundir.checksums.is_file() or started is None or provenance.ended_at is None:
         raise PrerequisiteError(
             f"{stored.folder}: a statement needs checksums and times, which this result does not "

@@ -87,7 +87,7 @@ def questions_of(records: Iterable[InstanceRecord]) -> list[Question]:
     return list(questions.values())
 
 
-def paired(first: StoredResult, second: StoredResult, min_paired: float) -> Pairing:
+def pair_questions(first: StoredResult, second: StoredResult, min_paired: float) -> Pairing:
     """Pair the questions of two results.
 
     The first tier of `_tiers` that pairs enough questions is used. If no tier pairs enough, the
@@ -101,9 +101,9 @@ def paired(first: StoredResult, second: StoredResult, min_paired: float) -> Pair
     first_questions = questions_of(first.result.instances)
     second_questions = questions_of(second.result.instances)
     smaller = min(len(first_questions), len(second_questions))
-    best = Pairing(QUESTION, {}, smaller)
+    best = Pairing(QUESTION, smaller=smaller)
     for tier, pairs in _tiers(first, second, first_questions, second_questions):
-        pairing = Pairing(tier, dict(pairs), smaller)
+        pairing = Pairing(tier, dict(pairs), smaller=smaller)
         if pairing.share >= min_paired:
             return pairing
         if len(pairing.ids) > len(best.ids):
@@ -122,7 +122,7 @@ def paired_ids(stored: Sequence[StoredResult]) -> list[Mapping[str, str]]:
     ids_of_first = {question.id: question.id for question in questions_of(first.result.instances)}
     pairs: list[Mapping[str, str]] = [ids_of_first]
     for other in others:
-        pairs.append(paired(first, other, MIN_PAIRED).ids)
+        pairs.append(pair_questions(first, other, MIN_PAIRED).ids)
     return pairs
 
 
@@ -268,7 +268,7 @@ def _contains_all(prompt: str, texts: Iterable[str]) -> bool:
     return all(text in prompt for text in texts)
 
 
-def too_few(pairing: Pairing, min_paired: float) -> str:
+def too_few_text(pairing: Pairing, min_paired: float) -> str:
     """Return the text that states how many questions are paired, and how many are needed."""
     share = formats.percent(min_paired)
     return f"{pairing}; {share} are needed (--min_paired)"

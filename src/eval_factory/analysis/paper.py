@@ -305,7 +305,7 @@ class _SeveralRuns:
             "compared": messages.pair_rows(benchmarks),
             "refused": refused,
             "methods": list(methods),
-            "ranks": messages.ranks(self.results),
+            "ranks": messages.rank_texts(self.results),
             "missing": self.results.missing,
             "cite": self.cite,
         }
@@ -322,9 +322,9 @@ def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
         yield (
             "Win rates",
             messages.win_rate_table(results.win_rates, with_comparisons=False),
-            messages.WIN_RATES,
+            messages.WIN_RATES_NOTE,
         )
-    pairs = messages.pair_table(results.benchmarks, without="result")
+    pairs = messages.pair_table(results.benchmarks, without_column="result")
     if pairs.rows:
         yield "Differences", pairs, _DIFFERENCES_NOTE
 
@@ -332,22 +332,22 @@ def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
 def _table_of_scores(results: SuiteResults) -> Table:
     """Return the table with the score of each model on each benchmark."""
     header = ["benchmark", "metric", "model", "n", "score", "95 % interval", "rank"]
-    ranks = messages.ranks(results)
+    ranks = messages.rank_texts(results)
     rows = []
     for evaluation, cell in product(results.evaluations, results.cells):
         if cell.evaluation == evaluation:
-            score = messages.value(cell)
+            score = messages.score_text(cell)
             for mark in messages.marks(cell):
                 score += f" ({mark})"
             rows.append(
                 [
                     evaluation,
-                    cell.main_metric or messages.NOTHING,
+                    cell.main_metric or messages.NO_VALUE,
                     cell.target,
-                    formats.count(cell.n, missing=messages.NOTHING),
+                    formats.count(cell.n, missing=messages.NO_VALUE),
                     score,
-                    messages.interval(cell) or messages.NOTHING,
-                    ranks.get((evaluation, cell.target), messages.NOTHING),
+                    messages.interval_text(cell) or messages.NO_VALUE,
+                    ranks.get((evaluation, cell.target), messages.NO_VALUE),
                 ]
             )
     return Table(header, rows, number_columns=4)  # n, score, interval and rank

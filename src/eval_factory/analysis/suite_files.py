@@ -282,8 +282,8 @@ def suite_markdown(results: SuiteResults, root: Path) -> str:
         results: the results of the suite.
         root: the suite's folder, to which the cells' folders are relative.
     """
-    summary = messages.completeness(results)
-    if cost := messages.total_cost(results):
+    summary = messages.completeness_sentence(results)
+    if cost := messages.total_cost_sentence(results):
         summary = f"{summary} {cost}"
     lines = ["# Results of the suite", "", summary]
     for title, section in (
@@ -312,7 +312,7 @@ def _win_rates(results: SuiteResults) -> Iterator[str]:
     """Yield the lines of the section on win rates."""
     if results.has_win_rates:
         yield from in_markdown(messages.win_rate_table(results.win_rates))
-        yield from ("", messages.WIN_RATES)
+        yield from ("", messages.WIN_RATES_NOTE)
     else:
         yield NO_WIN_RATES
     left_out = [(value.name, value.reason) for value in results.left_out]
@@ -329,7 +329,7 @@ def _comparisons(results: SuiteResults) -> list[str]:
     compared = messages.pair_table(results.benchmarks)
     if not compared.rows:
         return refusals[1:]  # without the blank line that separates them from a table
-    return [*in_markdown(compared), "", messages.PAIRS, *refusals]
+    return [*in_markdown(compared), "", messages.PAIRS_NOTE, *refusals]
 
 
 def _scores(results: SuiteResults) -> Iterator[str]:
@@ -341,9 +341,9 @@ def _scores(results: SuiteResults) -> Iterator[str]:
     rows: list[list[TableCell]] = []
     for target in results.targets:
         rows.append([target, *(_score_cell(results.cell(target, name)) for name in names)])
-    floors = [messages.floors(results, name) for name in names]
+    floors = [messages.floor_texts(results, name) for name in names]
     if any(floors):
-        rows.append([messages.FLOOR, *map(Lines, floors)])
+        rows.append([messages.FLOOR_LABEL, *map(Lines, floors)])
     # `numbers`: all columns but the first are columns with numbers
     yield from in_markdown(Table(["model", *headers], rows, number_columns=len(headers)))
     yield from ("", "Each value with its 95 % interval and its number of instances (n).")
@@ -355,12 +355,12 @@ def _scores(results: SuiteResults) -> Iterator[str]:
 
 def _score_cell(cell: CellResult | None) -> Lines:
     """Return the score of a cell with its interval, its number of instances and its marks."""
-    lines: list[str | Strong] = [messages.value(cell)]
+    lines: list[str | Strong] = [messages.score_text(cell)]
     if cell is not None and cell.value is not None:
-        interval = messages.interval(cell)
+        interval = messages.interval_text(cell)
         if interval:
             interval = f"({interval})"
-        count = formats.count(cell.n, missing=messages.NOTHING)
+        count = formats.count(cell.n, missing=messages.NO_VALUE)
         lines += [interval, f"n {count}"]
         for mark in messages.marks(cell):
             lines.append(Strong(mark.text))
@@ -402,7 +402,7 @@ def _groups(results: SuiteResults) -> Iterator[str]:
 
 
 _PAID = ("prompt tokens", "answer tokens", "cost")
-"""The headers of the columns from `suite_messages.paid`."""
+"""The headers of the columns from `suite_messages.token_and_cost_texts`."""
 
 
 def _runs(results: SuiteResults, root: Path) -> Table:
@@ -419,10 +419,10 @@ def _runs(results: SuiteResults, root: Path) -> Table:
                 cell.evaluation,
                 cell.status,
                 Code(folder_of(cell, root)),
-                formats.count(cell.n, missing=messages.NOTHING),
-                formats.count(cell.failed, missing=messages.NOTHING),
-                formats.percent(cell.coverage, missing=messages.NOTHING),
-                *messages.paid(cell),
+                formats.count(cell.n, missing=messages.NO_VALUE),
+                formats.count(cell.failed, missing=messages.NO_VALUE),
+                formats.percent(cell.coverage, missing=messages.NO_VALUE),
+                *messages.token_and_cost_texts(cell),
             ]
         )
     return Table(header, rows, number_columns=6)
@@ -457,9 +457,11 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
                 formats.decimals(cell.usage.latency_p50_s, digits=2),
                 formats.decimals(cell.usage.wall_s, digits=1),
             ]
-        failed = formats.count(cell.failed, missing=messages.NOTHING)
-        scored = formats.percent(cell.coverage, missing=messages.NOTHING)
-        rows.append([model, name, cell.status, scored, failed, *messages.paid(cell), *usage])
+        failed = formats.count(cell.failed, missing=messages.NO_VALUE)
+        scored = formats.percent(cell.coverage, missing=messages.NO_VALUE)
+        rows.append(
+            [model, name, cell.status, scored, failed, *messages.token_and_cost_texts(cell), *usage]
+        )
     return Table(header, rows, number_columns=9)
 
 
@@ -495,7 +497,7 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         comparisons=list(map(_comparison_of_page, results.compared)),
         doubted=_not_reportable(results),
         verdict=messages.verdict_of_suite(results),
-        floors={name: messages.floors(results, name) for name in results.evaluations},
+        floors={name: messages.floor_texts(results, name) for name in results.evaluations},
         holds=bool(tables["asked_again"].rows),
     )
 
@@ -504,7 +506,7 @@ def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
     """Return (number of scores, HTML table of scores and win rates) of each metric group."""
     groups = {}
     rates = messages.group_win_rates(results)
-    for group, table in messages.group_tables(results, efficiency=True).items():
+    for group, table in messages.group_tables(results, with_efficiency=True).items():
         rows = list(table.rows)
         if group in rates:
             rows.append(["mean win rate", "", *rates[group]])
@@ -518,7 +520,7 @@ def _comparison_of_page(benchmark: ComparedBenchmark) -> dict[str, Any]:
     `compared` is the number of compared pairs, and `shown` the number of pairs with a significant
     difference.
     """
-    table = messages.pair_table([benchmark], without="benchmark")
+    table = messages.pair_table([benchmark], without_column="benchmark")
     return {
         "benchmark": benchmark,
         "table": _in_html(table),

@@ -24,15 +24,15 @@ from eval_factory.report.asked_again_sentences import by_harm
 from eval_factory.report.result_sentences import value_text
 from eval_factory.report.verdicts import Verdict
 
-NOTHING = "-"  # the text for a value that is not known
-WIN_RATES = (
+NO_VALUE = "-"  # the text for a value that is not known
+WIN_RATES_NOTE = (
     "The mean win rate is computed as on HELM's leaderboards: it is the share of the other models "
     "that a model beats (a tie counts one half), as a mean over the benchmarks. It counts a lead "
     "of any size, even one by chance. So the table also shows how many comparisons show a "
     "difference (won, lost) and how many show none (open), and the ranks that a model may have: "
     "all these ranks hold together with 95 % confidence."
 )
-PAIRS = (
+PAIRS_NOTE = (
     "A difference is b - a, on the instances for which both models have a value. "
     "p is corrected (Holm) for the number of pairs of the benchmark. A difference is shown if "
     "both the corrected test and the interval exclude a difference of 0."
@@ -44,7 +44,7 @@ GROUPS_NOTE = (
 )
 
 
-def completeness(results: SuiteResults) -> str:
+def completeness_sentence(results: SuiteResults) -> str:
     """Return the sentence on the number of runs with each status."""
     counts = Counter(cell.status for cell in results.cells)
     runs = counted(len(results.cells), "run")
@@ -62,16 +62,16 @@ def completeness(results: SuiteResults) -> str:
     return f"Not complete: {complete}; {', '.join(incomplete) or 'none'}."
 
 
-def value(cell: CellResult | None) -> str:
+def score_text(cell: CellResult | None) -> str:
     """Return the main score as a text; the status if the cell has no score; "-" without a cell."""
     if cell is None:
-        return NOTHING
+        return NO_VALUE
     if cell.value is None:
         return cell.status
     return value_text(cell.value, cell)
 
 
-def interval(cell: CellResult) -> str:
+def interval_text(cell: CellResult) -> str:
     """Return the interval of the main score as a text; empty if there is none."""
     if cell.ci_low is None or cell.ci_high is None:
         return ""
@@ -108,12 +108,12 @@ def marks(cell: CellResult) -> Iterator[Mark]:
         yield Mark(f"by {cell.upstream}", "note")
 
 
-FLOOR = "best score without a model"
+FLOOR_LABEL = "best score without a model"
 """The name of the row with the floors: the best scores without a model, as by always answering A.
 """
 
 
-def floors(results: SuiteResults, evaluation: str) -> list[str]:
+def floor_texts(results: SuiteResults, evaluation: str) -> list[str]:
     """Return two texts: the best score without a model on a benchmark, and how it is reached.
 
     The second text names the answers, such as always A. If runs have different questions, their
@@ -184,7 +184,7 @@ def metrics_of(results: SuiteResults, evaluation: str) -> str:
     return ", ".join(names)
 
 
-def total_cost(results: SuiteResults) -> str:
+def total_cost_sentence(results: SuiteResults) -> str:
     """Return the sentence on the total known cost; empty if no cost is known."""
     costs = [cell.cost for cell in results.cells if cell.cost is not None]
     if not costs:
@@ -195,7 +195,7 @@ def total_cost(results: SuiteResults) -> str:
     return f"All paid answers cost {total}."
 
 
-def ranks(results: SuiteResults) -> dict[tuple[str, str], str]:
+def rank_texts(results: SuiteResults) -> dict[tuple[str, str], str]:
     """Return the possible ranks of each target, such as "1 to 2", by (evaluation, target)."""
     by_cell = {}
     for benchmark in results.benchmarks:
@@ -213,7 +213,7 @@ def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
     for benchmark in benchmarks:
         for comparison in benchmark.comparisons:
             difference = comparison.paired
-            between = NOTHING
+            between = NO_VALUE
             if difference.ci_low is not None and difference.ci_high is not None:
                 low = _difference(difference.ci_low, comparison)
                 high = _difference(difference.ci_high, comparison)
@@ -227,7 +227,7 @@ def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
                     formats.count(difference.n),
                     _difference(difference.difference, comparison),
                     between,
-                    formats.p_value(comparison.p_holm, missing=NOTHING),
+                    formats.p_value(comparison.p_holm, missing=NO_VALUE),
                 ]
             )
     return rows
@@ -242,17 +242,17 @@ def _finding(comparison: Comparison) -> str:
     return f"{comparison.a.label} is better"
 
 
-def pair_table(benchmarks: Iterable[ComparedBenchmark], *, without: str = "") -> Table:
+def pair_table(benchmarks: Iterable[ComparedBenchmark], *, without_column: str = "") -> Table:
     """Return the table of the compared pairs.
 
     Args:
         benchmarks: the compared benchmarks.
-        without: the name of a column to leave out; empty for all columns.
+        without_column: the name of a column to leave out; empty for all columns.
     """
     header = list(PAIR_HEADER)
     rows = pair_rows(benchmarks)
-    if without:
-        column = header.index(without)
+    if without_column:
+        column = header.index(without_column)
         for row in (header, *rows):
             del row[column]
     return Table(header, rows, number_columns=4)  # the last four columns have numbers
@@ -308,7 +308,7 @@ def _best_first(rate: WinRate) -> float:
 def _ranks_of(rate: WinRate) -> str:
     """Return the possible ranks of a model as a text."""
     if rate.best_rank is None:
-        return NOTHING
+        return NO_VALUE
     if rate.best_rank == rate.worst_rank:
         return str(rate.best_rank)
     return f"{rate.best_rank} to {rate.worst_rank}"
@@ -317,15 +317,15 @@ def _ranks_of(rate: WinRate) -> str:
 def _decided(rate: WinRate) -> str:
     """Return the numbers of comparisons that a model won, lost, and that are open, as a text."""
     if rate.won is None:
-        return NOTHING
+        return NO_VALUE
     return f"{rate.won} won, {rate.lost} lost, {rate.undecided} open"
 
 
 def _win_rate(rate: WinRate) -> str:
-    return formats.coefficient(rate.win_rate, missing=NOTHING)
+    return formats.coefficient(rate.win_rate, missing=NO_VALUE)
 
 
-def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str, Table]:
+def group_tables(results: SuiteResults, *, with_efficiency: bool = False) -> dict[str, Table]:
     """Return a table for each of HELM's metric groups except accuracy, in HELM's order.
 
     The keys are the groups; those without scores are left out. A table has a row for each score,
@@ -333,11 +333,11 @@ def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str
 
     Args:
         results: the results of the suite.
-        efficiency: True if the group of efficiency is included. It is not for stored results,
+        with_efficiency: True if the group of efficiency is included. It is not for stored results,
             because times differ between equal runs.
     """
     groups = list(GROUPS)
-    if efficiency:
+    if with_efficiency:
         groups.append(EFFICIENCY)
     tables: dict[str, Table] = {}
     for group in groups:
@@ -356,7 +356,7 @@ def _group_rows(results: SuiteResults, evaluation: str, group: str) -> Iterator[
     for target in results.targets:
         by_target.append(_group_values(results.cell(target, evaluation), group))
     for label in dict.fromkeys(chain.from_iterable(by_target)):
-        yield [evaluation, Code(label), *(values.get(label, NOTHING) for values in by_target)]
+        yield [evaluation, Code(label), *(values.get(label, NO_VALUE) for values in by_target)]
 
 
 def _group_values(cell: CellResult | None, group: str) -> dict[str, str]:
@@ -410,12 +410,12 @@ def asked_again_table(results: SuiteResults) -> Table:
 
 def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:
     """Return the row of a run, with the columns of `_ASKED_AGAIN_HEADER`."""
-    mean_of_repeats = NOTHING
+    mean_of_repeats = NO_VALUE
     same_each_time = None
     if record.repeats:
         mean_of_repeats = _main_score(cell)  # with repeats, the main score is their mean
         same_each_time = record.repeats.same_each_time
-    worst_words = NOTHING
+    worst_words = NO_VALUE
     lost_by_words = None
     families = by_harm(record.in_other_words)  # families of rewordings, the most harmful first
     if families:
@@ -434,7 +434,7 @@ def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:
     return [
         cell.target,
         cell.evaluation,
-        formats.score(cell.first_asking, missing=NOTHING),
+        formats.score(cell.first_asking, missing=NO_VALUE),
         mean_of_repeats,
         _percent_text(same_each_time),
         worst_words,
@@ -447,13 +447,13 @@ def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:
 
 def _main_score(cell: CellResult) -> str:
     """Return the main score with its interval as a text."""
-    return _with_interval(formats.score(cell.value, missing=NOTHING), cell.ci_low, cell.ci_high)
+    return _with_interval(formats.score(cell.value, missing=NO_VALUE), cell.ci_low, cell.ci_high)
 
 
 def _share_text(share: Share | None) -> str:
     """Return a share with its interval as a text; "-" for None."""
     if share is None:
-        return NOTHING
+        return NO_VALUE
     return _with_interval(formats.score(share.value), share.ci_low, share.ci_high)
 
 
@@ -468,7 +468,7 @@ def _with_interval(value: str, low: float | None, high: float | None) -> str:
 def _percent_text(share: Share | None) -> str:
     """Return a share in percent, with the number of its questions, as a text; "-" for None."""
     if share is None:
-        return NOTHING
+        return NO_VALUE
     return f"{formats.percent(share.value, digits=0)} of {share.count:,}"
 
 
@@ -481,12 +481,12 @@ def missing_table(results: SuiteResults) -> Table:
     return Table(["model", "benchmark", "status", "reason", "what to do"], rows)
 
 
-def paid(cell: CellResult) -> list[str]:
+def token_and_cost_texts(cell: CellResult) -> list[str]:
     """Return the prompt tokens, the answer tokens and the known cost in US dollars, as texts."""
-    prompt_tokens = formats.count(cell.prompt_tokens, missing=NOTHING)
-    completion_tokens = formats.count(cell.completion_tokens, missing=NOTHING)
+    prompt_tokens = formats.count(cell.prompt_tokens, missing=NO_VALUE)
+    completion_tokens = formats.count(cell.completion_tokens, missing=NO_VALUE)
     if cell.cost is None:
-        return [prompt_tokens, completion_tokens, NOTHING]
+        return [prompt_tokens, completion_tokens, NO_VALUE]
     cost = formats.money(cell.cost)
     if cell.unpriced:
         cost = f"at least {cost}"

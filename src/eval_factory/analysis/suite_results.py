@@ -20,15 +20,15 @@ from eval_factory.analysis.comparison import (
     Ranked,
     better_and_worse,
     compare_pairs,
-    ranked,
+    ranks_of_models,
     with_corrected_p_values,
 )
 from eval_factory.analysis.comparison_reasons import ANSWER_STYLE, Side, values_of
 from eval_factory.analysis.win_rates import (
     ALPHA_OF_EACH,
     GROUPS,
-    Column,
     GroupScore,
+    LeaderboardColumn,
     WinRate,
     group_scores,
     win_rates,
@@ -238,7 +238,7 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
         targets=targets,
         evaluations=evaluations,
         cells=tuple(results),
-        win_rates=win_rates(targets, columns, tested=True),
+        win_rates=win_rates(targets, columns, with_ranks=True),
         left_out=tuple(left_out),
         group_win_rates=dict(_group_win_rates(targets, results, benchmarks)),
         benchmarks=tuple(benchmarks),
@@ -254,7 +254,7 @@ def _compare_models(evaluation: str, sides: Sequence[Side]) -> ComparedBenchmark
         if pair.comparison:
             models[pair.a] = None
             models[pair.b] = None
-    return ComparedBenchmark(evaluation, pairs, ranked(list(models), pairs))
+    return ComparedBenchmark(evaluation, pairs, ranks_of_models(list(models), pairs))
 
 
 def _missing(cell: CellResult) -> Missing:
@@ -418,7 +418,7 @@ def _timed(
 
 def _columns(
     results: Sequence[CellResult], benchmarks: Sequence[ComparedBenchmark]
-) -> tuple[list[Column], list[LeftOut]]:
+) -> tuple[list[LeaderboardColumn], list[LeftOut]]:
     """Return the columns of the win rates, and the values that are left out.
 
     Models without any reportable value are ignored. All other models have a value in each of the
@@ -475,7 +475,7 @@ def _column(
     benchmark: ComparedBenchmark,
     entering: Mapping[str, CellResult],
     corrected_pairs: Iterable[Pair],
-) -> Column:
+) -> LeaderboardColumn:
     """Return the column of a benchmark.
 
     Args:
@@ -490,12 +490,12 @@ def _column(
     for target, cell in entering.items():
         if cell.value is not None:
             values[target] = cell.value
-    return Column(
+    return LeaderboardColumn(
         benchmark.evaluation,
         values,
         lower_is_better=first.higher_is_better is False,
         shown=_labels_of(better_and_worse(benchmark.pairs)),
-        certain=_labels_of(better_and_worse(corrected_pairs, below=ALPHA_OF_EACH)),
+        certain=_labels_of(better_and_worse(corrected_pairs, p_below=ALPHA_OF_EACH)),
         source=first.task,
     )
 
@@ -505,7 +505,7 @@ def _labels_of(pairs: Iterable[tuple[Model, Model]]) -> frozenset[tuple[str, str
     return frozenset((better.label, worse.label) for better, worse in pairs)
 
 
-def _models_in(columns: Iterable[Column]) -> set[str]:
+def _models_in(columns: Iterable[LeaderboardColumn]) -> set[str]:
     """Return the names of the models with a value in at least one of the columns."""
     models: set[str] = set()
     for column in columns:
@@ -558,17 +558,19 @@ def _group_win_rates(
         models = _models_in(columns)
         complete = [column for column in columns if column.values.keys() == models]
         if complete:
-            yield group, win_rates(targets, complete, tested=False)
+            yield group, win_rates(targets, complete, with_ranks=False)
 
 
-def _group_columns(cells: Iterable[CellResult], group: str) -> list[Column]:
+def _group_columns(cells: Iterable[CellResult], group: str) -> list[LeaderboardColumn]:
     """Return a column for each score of a metric group, with all models that have the score."""
-    columns: dict[tuple[str, str], Column] = {}  # by (evaluation, label of the score)
+    columns: dict[tuple[str, str], LeaderboardColumn] = {}  # by (evaluation, label of the score)
     for cell in cells:
         for score in cell.group_scores:
             if score.group == group:
                 key = (cell.evaluation, score.label)
-                new_column = Column(" ".join(key), {}, score.lower_is_better)
+                new_column = LeaderboardColumn(
+                    " ".join(key), values={}, lower_is_better=score.lower_is_better
+                )
                 column = columns.get(key, new_column)
                 values = {**column.values, cell.target: score.value}
                 columns[key] = replace(column, values=values)

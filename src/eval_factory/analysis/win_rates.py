@@ -119,7 +119,7 @@ either kind is wrong is at most `ALPHA`.
 
 
 @dataclass(frozen=True)
-class Column:
+class LeaderboardColumn:
     """A column of a leaderboard: one metric of one benchmark."""
 
     name: str
@@ -176,7 +176,7 @@ class WinRate:
 
 
 def win_rates(
-    models: Sequence[str], columns: Iterable[Column], *, tested: bool
+    models: Sequence[str], columns: Iterable[LeaderboardColumn], *, with_ranks: bool
 ) -> tuple[WinRate, ...]:
     """Return the mean win rate of each model, in the order of the models.
 
@@ -188,7 +188,7 @@ def win_rates(
     Args:
         models: the names of the models.
         columns: the columns of the leaderboard.
-        tested: True if the columns have the results of tests, so that ranks can be computed.
+        with_ranks: True to compute ranks and decisions, from the results of tests in the columns.
     """
     counted = [column for column in columns if column.is_counted]
     rates = []
@@ -198,12 +198,12 @@ def win_rates(
         if shares:
             win_rate = mean(shares)
         rates.append(WinRate(model, win_rate, len(shares)))
-    if tested:
+    if with_ranks:
         rates = _with_ranks(rates, counted)
     return tuple(rates)
 
 
-def _with_ranks(rates: Sequence[WinRate], counted: Sequence[Column]) -> list[WinRate]:
+def _with_ranks(rates: Sequence[WinRate], counted: Sequence[LeaderboardColumn]) -> list[WinRate]:
     """Return the win rates with the possible ranks, and the numbers of comparisons won and lost.
 
     `counted` has the columns that count for win rates.
@@ -228,7 +228,7 @@ def _with_ranks(rates: Sequence[WinRate], counted: Sequence[Column]) -> list[Win
     return complete
 
 
-def _with_decisions(rate: WinRate, columns: Sequence[Column]) -> WinRate:
+def _with_decisions(rate: WinRate, columns: Sequence[LeaderboardColumn]) -> WinRate:
     """Return the win rate with the numbers of comparisons that are won, lost and undecided."""
     won = 0
     lost = 0
@@ -248,13 +248,13 @@ def _pairs_lost(model: str, pairs: Iterable[tuple[str, str]]) -> list[tuple[str,
     return [pair for pair in pairs if pair[1] == model]
 
 
-def _with_value(model: str, columns: Iterable[Column]) -> list[Column]:
+def _with_value(model: str, columns: Iterable[LeaderboardColumn]) -> list[LeaderboardColumn]:
     """Return the columns in which a model has a value."""
     return [column for column in columns if model in column.values]
 
 
 def _better_over_benchmarks(
-    models: Sequence[str], columns: Sequence[Column]
+    models: Sequence[str], columns: Sequence[LeaderboardColumn]
 ) -> Iterator[tuple[str, str]]:
     """Yield (better model, worse model) of each pair that differs significantly over benchmarks.
 
@@ -284,7 +284,9 @@ def _better_over_benchmarks(
                 yield second, first
 
 
-def _differences_by_source(first: str, second: str, columns: Sequence[Column]) -> list[float]:
+def _differences_by_source(
+    first: str, second: str, columns: Sequence[LeaderboardColumn]
+) -> list[float]:
     """Return the difference of the two win rates, summed over the columns of each source."""
     sums: dict[str, float] = {}
     for number, column in enumerate(columns):
@@ -297,7 +299,9 @@ def _differences_by_source(first: str, second: str, columns: Sequence[Column]) -
     return list(sums.values())
 
 
-def _is_better_over_instances(first: str, second: str, columns: Sequence[Column]) -> bool:
+def _is_better_over_instances(
+    first: str, second: str, columns: Sequence[LeaderboardColumn]
+) -> bool:
     """Return True if the tests over instances show a greater mean win rate of the first model.
 
     The function compares the lowest possible win rate of the first model with the highest possible
@@ -328,6 +332,6 @@ def _is_better_over_instances(first: str, second: str, columns: Sequence[Column]
     return total > 0
 
 
-def _certain_share(pairs: Sequence[tuple[str, str]], column: Column) -> Fraction:
+def _certain_share(pairs: Sequence[tuple[str, str]], column: LeaderboardColumn) -> Fraction:
     """Return the number of pairs as a share of a model's opponents in a column."""
     return Fraction(len(pairs), column.opponents)

@@ -82,15 +82,16 @@ def compare(
     compared = api.compare(
         folders, metric=metric, margin=margin, allow=allowed, min_paired=min_paired
     )
-    flips = None  # the texts of the instances on which the two results differ
+    flip_texts = None  # the texts of the instances on which the two results differ
     if flags["with_texts"] and compared.comparable:
-        flips = report.texts_of_flips(compared.comparisons[0])  # two folders have one comparison
+        (comparison,) = compared.comparisons  # two folders have one comparison
+        flip_texts = report.texts_of_flips(comparison)
     if flags["as_json"]:
-        text = json.dumps(report.comparison_document(compared, flips), indent=2) + "\n"
+        text = json.dumps(report.comparison_document(compared, texts=flip_texts), indent=2) + "\n"
     elif flags["as_markdown"]:
         text = printable_lines(report.comparison_markdown(compared))
     else:
-        text = printable_lines(report.comparison_text(compared, flips))
+        text = printable_lines(report.comparison_text(compared, texts=flip_texts))
     tolerant_stream(sys.stdout).write(text)
     if not compared.comparable:
         from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED
@@ -222,9 +223,9 @@ def gate(
 
 def _lock_policy(policy: Path) -> None:
     """Write the hash of the policy to a file next to the policy, and print the file's path."""
-    from eval_factory.analysis.gate_policy import load_policy, lock
+    from eval_factory.analysis.gate_policy import load_policy, write_lock
 
-    path = lock(load_policy(policy), datetime.now(timezone.utc))
+    path = write_lock(load_policy(policy), datetime.now(timezone.utc))
     click.echo(
         f"{path}: commit this file with the policy; 'gate' refuses the policy if it is changed"
     )
@@ -313,7 +314,7 @@ def _page_of_several(
     Raises:
         ConfigError: The user did not name the page's file.
     """
-    from eval_factory.analysis.comparison_report import page_of_several
+    from eval_factory.analysis.comparison_report import page_of_several_results
     from eval_factory.report.reader import compared_runs, is_suite_folder
 
     if output is None:
@@ -326,7 +327,7 @@ def _page_of_several(
             f"report: several folders have one common page{hint}; "
             "name the page's file with -o page.html"
         )
-    return output, page_of_several(compared_runs(folders, "report"), with_texts=with_texts)
+    return output, page_of_several_results(compared_runs(folders, "report"), with_texts=with_texts)
 
 
 def _page_of_one(folder: Path, output: Path | None, *, with_texts: bool) -> tuple[Path, str]:

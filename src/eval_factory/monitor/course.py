@@ -27,7 +27,7 @@ import numpy as np
 from eval_factory.analysis.comparison_reasons import (
     InstanceValues,
     Side,
-    reasons_against,
+    reasons_against_pair,
     values_of,
 )
 from eval_factory.core import formats
@@ -404,7 +404,7 @@ def reasons_not_to_compare(
                     stored.result.main_metric,
                 )
             )
-        for reason in reasons_against(*sides):
+        for reason in reasons_against_pair(*sides):
             yield f"{task}: {reason.message}"
 
 

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from eval_factory.analysis.annotation_sheets import (
     Candidate,
-    Draw,
+    DrawSettings,
     csv_sheet,
     draw_answers,
     rater_order,
@@ -131,7 +131,7 @@ def export_sheets(
     for name in names:
         files += [out / f"rater_{name}.csv", out / f"rater_{name}.html"]
     _refuse_existing(files)
-    draw = Draw(count, seed, names, stored.result.provenance.run_identity)
+    draw = DrawSettings(count, seed, raters=names, identity=stored.result.provenance.run_identity)
     sample, shown = _draw_sample(stored, kind, draw, read_annotations(rundir.ratings).rated_answers)
     sample_file = rundir.sample_file(sample.id)
     with rundir.locked():
@@ -147,7 +147,8 @@ def export_sheets(
     out.mkdir(parents=True, exist_ok=True)
     keep_from_git(out, is_ours=False)
     for name in names:
-        order = rater_order([answer.code for answer in sample.answers], sample.id, name)
+        codes = [answer.code for answer in sample.answers]
+        order = rater_order(codes, sheet=sample.id, rater=name)
         as_csv = csv_sheet(sample, name, order, shown, with_reference=with_reference)
         form = rater_form(sample, name, order, shown, with_reference=with_reference, media=media)
         write_atomic(out / f"rater_{name}.csv", as_csv, mode=PRIVATE)
@@ -173,7 +174,7 @@ def _refuse_existing(files: Sequence[Path]) -> None:
 
 
 def _draw_sample(
-    stored: StoredResult, kind: str | None, draw: Draw, rated: frozenset[AnswerKey]
+    stored: StoredResult, kind: str | None, draw: DrawSettings, rated: frozenset[AnswerKey]
 ) -> tuple[Sample, dict[str, ShownAnswer]]:
     """Draw the answers to rate.
 

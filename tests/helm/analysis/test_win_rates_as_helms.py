@@ -12,7 +12,14 @@ from helm.benchmark.presentation.table import Cell, HeaderCell, Table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.analysis.win_rates import _WORST, ACCURACY, EFFICIENCY, GROUPS, Column, win_rates
+from eval_factory.analysis.win_rates import (
+    _WORST,
+    ACCURACY,
+    EFFICIENCY,
+    GROUPS,
+    LeaderboardColumn,
+    win_rates,
+)
 from eval_factory.core.plain_yaml import parse_own_text
 
 VALUES = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.floats(-10, 10))
@@ -39,7 +46,7 @@ def test_the_mean_win_rate_is_helms(
         [[Cell(values[row]) for _, values in columns] for row in range(count)],
     )
     ours = [
-        Column(
+        LeaderboardColumn(
             "",
             {
                 model: value
@@ -51,7 +58,7 @@ def test_the_mean_win_rate_is_helms(
         for lower, values in columns
     ]
     assert [
-        one.win_rate for one in win_rates(models, ours, tested=False)
+        one.win_rate for one in win_rates(models, ours, with_ranks=False)
     ] == compute_aggregate_row_win_rates(helms)
 
 

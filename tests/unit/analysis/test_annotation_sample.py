@@ -22,7 +22,7 @@ from facts import naming
 from stored_results import instance
 from unit.core.test_rated_answers import scored
 
-DRAW = sheets.Draw(20, 0, ("1", "2"), "identity")
+DRAW = sheets.DrawSettings(20, 0, ("1", "2"), "identity")
 
 
 def candidates(*values: float, group: str = "") -> list[Candidate]:
@@ -108,7 +108,7 @@ def test_every_answer_of_a_stratum_has_the_same_chance() -> None:
     strata = strata_of(candidates(*[0.0] * 10, *[1.0] * 30), 8)
     times: Counter[str] = Counter()
     for seed in range(400):
-        found = draw_answers(strata, (), sheets.Draw(8, seed, ("1",), "x"))
+        found = draw_answers(strata, (), sheets.DrawSettings(8, seed, ("1",), "x"))
         assert Counter((place, chance) for _, place, chance in found) == {(0, 0.2): 2, (1, 0.2): 6}
         times.update(key.id for key, _, _ in found)
     assert len(times) == 40

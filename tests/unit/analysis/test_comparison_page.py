@@ -7,7 +7,7 @@ from pathlib import Path
 
 from eval_factory.analysis.comparison import compare, comparison_record
 from eval_factory.analysis.comparison_report import (
-    page_of_several,
+    page_of_several_results,
     sentences,
     texts_of_flips,
 )
@@ -22,7 +22,7 @@ from stored_results import right_or_wrong
 def test_what_compare_says_stands_over_the_instances_of_both(tmp_path: Path) -> None:
     a = right_or_wrong(tmp_path / "a", "1" * 30 + "0" * 30)
     b = right_or_wrong(tmp_path / "b", "1" * 55 + "0" * 5)
-    page = page_of_several([a, b])
+    page = page_of_several_results([a, b])
     says(page, '<p class="verdict">pubmed_qa, exact_match: B', "is better than A", "by 41.7 points")
     says(page, "0 right in A")
     assert '<h1 id="title">A, org/model and B, org/model, on pubmed_qa</h1>' in page
@@ -38,7 +38,7 @@ def test_results_that_cannot_be_compared_stand_beside_each_other_with_the_reason
 ) -> None:
     a = right_or_wrong(tmp_path / "a", "1010")
     b = right_or_wrong(tmp_path / "b", "1010", task="medec")
-    page = page_of_several([a, b])
+    page = page_of_several_results([a, b])
     says(page, "cannot be compared")
     assert "on pubmed_qa, medec</h1>" in page
     assert "Difference in" not in page
@@ -50,7 +50,7 @@ def test_questions_of_two_programs_have_the_ids_of_the_first(tmp_path: Path) -> 
     import_results(tmp_path / "fruit.eval", tmp_path / "a")
     columns = Columns("nr", "answer", "gold", None, "question", "options")
     import_results(write_table(tmp_path / "t.csv"), tmp_path / "b", columns=columns)
-    data = readable_page(page_of_several([tmp_path / "a", tmp_path / "b"]))
+    data = readable_page(page_of_several_results([tmp_path / "a", tmp_path / "b"]))
     rows = []
     for line in data.splitlines():
         if line.startswith('{"id"'):
@@ -58,10 +58,10 @@ def test_questions_of_two_programs_have_the_ids_of_the_first(tmp_path: Path) -> 
     pairs = {row["id"]: row["pair"] for row in rows}
     for number in range(QUESTIONS):
         assert pairs[f"fruit/{number}"] == pairs[str(1000 + number)] == f"fruit/{number}"
-    alone = readable_page(page_of_several([tmp_path / "a", tmp_path / "a"]))
+    alone = readable_page(page_of_several_results([tmp_path / "a", tmp_path / "a"]))
     assert alone.count('"pair": "fruit/0"') == 2
     ours = right_or_wrong(tmp_path / "ours", "1010")
-    assert '"pair":' not in readable_page(page_of_several([ours, ours]))
+    assert '"pair":' not in readable_page(page_of_several_results([ours, ours]))
 
 
 def test_texts_of_flips_of_two_programs_stand_beside_each_other(tmp_path: Path) -> None:
@@ -89,11 +89,11 @@ def test_each_score_stands_beside_the_name_of_its_metric(tmp_path: Path) -> None
     import_results(tmp_path / "fruit.eval", tmp_path / "a")
     columns = Columns("nr", "answer", "gold", None, "question", "options")
     import_results(write_table(tmp_path / "t.csv"), tmp_path / "b", columns=columns)
-    page = page_of_several([tmp_path / "a", tmp_path / "b"])
+    page = page_of_several_results([tmp_path / "a", tmp_path / "b"])
     table = page.partition("<caption>")[2].partition("</table>")[0]
     assert "<td>choice</td>" in table
     assert "<td>exact_match</td>" in table
-    same = page_of_several([tmp_path / "a", tmp_path / "a"])
+    same = page_of_several_results([tmp_path / "a", tmp_path / "a"])
     assert "<caption>choice</caption>" in same
 
 
@@ -104,5 +104,7 @@ def test_a_benchmark_of_ones_own_is_described_over_its_results(tmp_path: Path) -
         described = "description: Questions of our ward\n"
         (folder / "model_configs" / "benchmark.yaml").write_text(described)
         folders.append(folder)
-    assert "Questions of our ward. Each model was" in page_of_several(folders[:2])
-    assert "Questions of our ward. Each" not in page_of_several(folders[1:]), "two benchmarks"
+    assert "Questions of our ward. Each model was" in page_of_several_results(folders[:2])
+    assert "Questions of our ward. Each" not in page_of_several_results(folders[1:]), (
+        "two benchmarks"
+    )

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from eval_factory.analysis.comparison_reasons import (
-    ACCEPTED_REASONS,
+    ACCEPTABLE_REASONS,
     Side,
-    reasons_against,
-    reasons_of,
+    reasons_against_pair,
+    reasons_against_result,
     values_of,
 )
 from eval_factory.core.results import DEMO, ImportedFrom, InstanceRecord, Score, TaskResult
@@ -122,12 +122,12 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_differs_is_a_reason_of_its_own(name: str) -> None:
     first, second, message = OTHERS[name]
-    (reason,) = reasons_against(side("A", **first), side("B", **second))
+    (reason,) = reasons_against_pair(side("A", **first), side("B", **second))
     assert reason.name == name
     assert message in reason.message
-    (turned,) = reasons_against(side("B", **second), side("A", **first))
+    (turned,) = reasons_against_pair(side("B", **second), side("A", **first))
     assert turned.name == name
-    assert name in ACCEPTED_REASONS
+    assert name in ACCEPTABLE_REASONS
 
 
 @pytest.mark.parametrize(
@@ -151,24 +151,24 @@ def test_what_differs_is_a_reason_of_its_own(name: str) -> None:
     ],
 )
 def test_other_ways_to_differ(name: str, first: dict[str, Any], second: dict[str, Any]) -> None:
-    assert [reason.name for reason in reasons_against(side("A", **first), side("B", **second))] == [
-        name
-    ]
+    assert [
+        reason.name for reason in reasons_against_pair(side("A", **first), side("B", **second))
+    ] == [name]
 
 
 def test_demos_are_compared_with_each_other_and_with_no_model() -> None:
     validity = replace(result(FOUR).validity, not_reportable=(DEMO,))
     demo: dict[str, Any] = {"validity": validity, "reportable": False}
-    assert list(reasons_of(side("A", **demo))) == []
-    assert list(reasons_against(side("A", **demo), side("B", **demo))) == []
+    assert list(reasons_against_result(side("A", **demo))) == []
+    assert list(reasons_against_pair(side("A", **demo), side("B", **demo))) == []
     model = side("B")
-    (reason,) = reasons_against(side("A", **demo), model)
+    (reason,) = reasons_against_pair(side("A", **demo), model)
     assert reason.name == "reportable"
-    (reason,) = reasons_against(model, side("A", **demo))
+    (reason,) = reasons_against_pair(model, side("A", **demo))
     assert reason.name == "reportable"
     imported = replace(PROVENANCE, imported=ImportedFrom("inspect_ai", "1", {}, ()))
     foreign = side("B", provenance=imported)
-    names = [reason.name for reason in reasons_against(side("A", **demo), foreign)]
+    names = [reason.name for reason in reasons_against_pair(side("A", **demo), foreign)]
     assert names == ["reportable", "program"]
 
 
@@ -181,12 +181,14 @@ def test_what_may_differ() -> None:
     )
     assert (
         list(
-            reasons_against(side("A", **provenance(endpoints={"model": MODEL})), side("B", **other))
+            reasons_against_pair(
+                side("A", **provenance(endpoints={"model": MODEL})), side("B", **other)
+            )
         )
         == []
     )
     fewer = side("B", FOUR[:3], **provenance(prompts_sha256="d" * 64))
-    assert [reason.name for reason in reasons_against(side("A"), fewer)] == ["instances"]
+    assert [reason.name for reason in reasons_against_pair(side("A"), fewer)] == ["instances"]
     unset = {"config": {"config": {"params": None}, "target": {}}}
     null = {
         "config": {
@@ -195,7 +197,7 @@ def test_what_may_differ() -> None:
         }
     }
     for config in (unset, null):
-        assert list(reasons_against(side("A"), side("B", **config))) == []
+        assert list(reasons_against_pair(side("A"), side("B", **config))) == []
 
 
 def failing(count: int) -> list[InstanceRecord]:
@@ -215,7 +217,9 @@ def own_reasons(made: TaskResult, **changes: Any) -> list[tuple[str, str]]:
     stored = StoredResult(
         replace(made, **changes), Path("x"), "helm-run", config["config"], config["target"]
     )
-    told = reasons_of(Side("A", stored, values_of([], made.scores["exact_match"]), "exact_match"))
+    told = reasons_against_result(
+        Side("A", stored, values_of([], made.scores["exact_match"]), "exact_match")
+    )
     return [(reason.name, reason.message) for reason in told]
 
 
@@ -244,10 +248,10 @@ def test_data_of_the_package_count_too() -> None:
     recorded, changed, unrecorded = (
         side("A", **provenance(dataset_files=one)) for one in (files, other, {})
     )
-    (reason,) = reasons_against(recorded, changed)
+    (reason,) = reasons_against_pair(recorded, changed)
     assert reason.message.endswith("different data: package:demo/a.csv")
     many = side("A", **provenance(dataset_files={f"file {number}": "0" for number in range(5)}))
-    (reason,) = reasons_against(unrecorded, many)
+    (reason,) = reasons_against_pair(unrecorded, many)
     says(reason.message, "file 0, file 1", "file 2", "2 more")
 
 
@@ -258,13 +262,16 @@ def test_a_judges_passport_is_no_data_and_another_one_makes_another_corrected_sc
         for name, digest in (("A", "1"), ("B", "1"), ("C", "2"))
     )
     without = side("D", **provenance(dataset_files=files))
-    assert not list(chain.from_iterable(reasons_against(a, one) for one in (same, other, without)))
+    assert not list(
+        chain.from_iterable(reasons_against_pair(a, one) for one in (same, other, without))
+    )
     corrected = [
         replace(one, values=replace(one.values, metric="rubric_score.judge_corrected"))
         for one in (a, same, other, without)
     ]
     found = [
-        [reason.message for reason in reasons_against(corrected[0], one)] for one in corrected[1:]
+        [reason.message for reason in reasons_against_pair(corrected[0], one)]
+        for one in corrected[1:]
     ]
     assert found[0] == []
     each_says(
@@ -280,10 +287,10 @@ def test_scores_corrected_by_labels_and_by_the_truth_are_not_compared() -> None:
     for name, version in (("A", 1), ("B", 2), ("C", STATISTICS_VERSION)):
         of_version = side(name, **provenance(statistics_version=version))
         sides.append(replace(of_version, values=replace(of_version.values, metric=metric)))
-    found = list(reasons_against(*sides[:2]))
+    found = list(reasons_against_pair(*sides[:2]))
     assert [reason.name for reason in found] == ["judges"]
     assert "rescore" in found[0].message
-    assert not list(reasons_against(*sides[1:]))
+    assert not list(reasons_against_pair(*sides[1:]))
 
 
 def test_the_lowest_score_of_a_case_is_that_of_the_judges_score_alone() -> None:
@@ -298,13 +305,15 @@ def test_the_lowest_score_of_a_case_is_that_of_the_judges_score_alone() -> None:
 def test_two_versions_of_the_reader_are_a_reason_for_metrics_that_it_reads() -> None:
     old = side("A", **provenance(reader_version=1))
     new = side("B", **provenance(reader_version=2))
-    assert list(reasons_against(old, new)) == []
+    assert list(reasons_against_pair(old, new)) == []
     read = [replace(one, values=replace(one.values, metric="m.lenient")) for one in (old, new)]
-    assert [reason.name for reason in reasons_against(*read)] == ["reader"]
-    assert "reader" in ACCEPTED_REASONS
+    assert [reason.name for reason in reasons_against_pair(*read)] == ["reader"]
+    assert "reader" in ACCEPTABLE_REASONS
 
 
 def test_two_ways_of_asking_are_never_compared() -> None:
-    reasons = list(reasons_against(side("A"), side("B", **configured(answer_style="reasoned"))))
+    reasons = list(
+        reasons_against_pair(side("A"), side("B", **configured(answer_style="reasoned")))
+    )
     assert "answer_style" in [reason.name for reason in reasons]
-    assert "answer_style" not in ACCEPTED_REASONS
+    assert "answer_style" not in ACCEPTABLE_REASONS

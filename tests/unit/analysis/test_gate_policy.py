@@ -17,7 +17,7 @@ from eval_factory.analysis.gate_policy import (
     Policy,
     gate_policy_schema,
     load_policy,
-    lock,
+    write_lock,
 )
 from eval_factory.core.errors import ConfigError
 from facts import naming
@@ -66,7 +66,12 @@ def test_without_a_word_a_benchmark_blocks_by_its_main_metric_and_an_inconclusiv
     tmp_path: Path,
 ) -> None:
     (only,) = policy_of(tmp_path, "version: 1\nbenchmarks: {medec: {min: 0.6}}").benchmarks
-    assert (only.tier, only.blocks, only.metric, only.direction) == ("supporting", True, None, None)
+    assert (only.tier, only.can_block, only.metric, only.direction) == (
+        "supporting",
+        True,
+        None,
+        None,
+    )
     assert (only.on_inconclusive, only.needs_baseline) == ("fail", False)
 
 
@@ -219,13 +224,13 @@ def policy(tmp_path: Path) -> Policy:
 
 
 def test_a_locked_policy_says_when(policy: Policy) -> None:
-    assert lock(policy, NOW) == policy.path.with_name("policy.yml.lock")
-    lock(load_policy(policy.path), NOW + timedelta(days=1))  # keeps the first time
+    assert write_lock(policy, NOW) == policy.path.with_name("policy.yml.lock")
+    write_lock(load_policy(policy.path), NOW + timedelta(days=1))  # keeps the first time
     assert (policy.locked_at, load_policy(policy.path).locked_at) == (None, NOW)
 
 
 def test_a_changed_policy_is_refused(policy: Policy) -> None:
-    lock(policy, NOW)
+    write_lock(policy, NOW)
     policy.path.write_text(policy.path.read_text().replace("0.6", "0.5"))
     with pytest.raises(ConfigError, match=naming("was changed", "2026-11-22 06:30 UTC", ".lock")):
         load_policy(policy.path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from eval_factory.analysis.gate_policy import CONDITIONS, LIMITS, load_policy, lock
+from eval_factory.analysis.gate_policy import CONDITIONS, LIMITS, load_policy, write_lock
 from eval_factory.analysis.paper import pack_of_panel, written_for
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import suite_results
@@ -240,7 +240,7 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
         "- Of org/model on pubmed_qa: exact_match = 0.5000 (95 % interval 0.3000 to 0.7000), over 20 instances.",
     ):
         assert sentence in text()
-    lock(load_policy(policy), datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc))
+    write_lock(load_policy(policy), datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc))
     says(text(), "locked", "`2026-01-02T03:04:05Z` (UTC)")
     policy.write_text(policy.read_text() + "# changed\n")
     with pytest.raises(ConfigError, match=naming("changed", "locked")):

@@ -42,10 +42,12 @@ def of(*found: CellResult, **changes: Any) -> SuiteResults:
 
 def test_how_much_of_the_suite_there_is() -> None:
     whole = of(ONE, replace(ONE, target="b"), status=RunStatus.COMPLETE)
-    says(words.completeness(whole), "Complete: 2 runs", "2 models", "1 benchmark")
+    says(words.completeness_sentence(whole), "Complete: 2 runs", "2 models", "1 benchmark")
     states = ("complete", "missing", "failed", "partial", "waiting", "missing")
     says(
-        words.completeness(of(*(replace(ONE, status=RunStatus(status)) for status in states))),
+        words.completeness_sentence(
+            of(*(replace(ONE, status=RunStatus(status)) for status in states))
+        ),
         "Not complete: 1 of",
         "6 runs",
         "2 models",
@@ -58,14 +60,14 @@ def test_how_much_of_the_suite_there_is() -> None:
 
 
 def test_a_value_is_told_in_the_unit_of_its_metric_and_else_the_status() -> None:
-    assert (words.value(ONE), words.interval(ONE)) == ("71.2 %", "60.0 % to 80.0 %")
+    assert (words.score_text(ONE), words.interval_text(ONE)) == ("71.2 %", "60.0 % to 80.0 %")
     rated = replace(ONE, value=3.456, scale=(1.0, 5.0), unit="rating")
-    assert words.value(rated) == "3.46 of 5"
-    assert words.value(replace(ONE, value=None, status=RunStatus.FAILED)) == "failed"
-    assert words.value(None) == "-"
+    assert words.score_text(rated) == "3.46 of 5"
+    assert words.score_text(replace(ONE, value=None, status=RunStatus.FAILED)) == "failed"
+    assert words.score_text(None) == "-"
     assert (
-        words.interval(replace(ONE, ci_low=None))
-        == words.interval(replace(ONE, ci_high=None))
+        words.interval_text(replace(ONE, ci_low=None))
+        == words.interval_text(replace(ONE, ci_high=None))
         == ""
     )
 
@@ -112,15 +114,15 @@ def test_a_doubt_has_its_colour(verdict: Verdict, colour: str | None) -> None:
     ],
 )
 def test_what_a_run_cost(cost: float | None, unpriced: int, said: str) -> None:
-    assert words.paid(replace(ONE, cost=cost, unpriced=unpriced))[2] == said
+    assert words.token_and_cost_texts(replace(ONE, cost=cost, unpriced=unpriced))[2] == said
 
 
 def test_what_all_cost_is_at_least_that_of_the_runs_with_a_price() -> None:
     paid = replace(ONE, cost=1.5)
-    assert words.total_cost(of(ONE)) == ""
-    says(str(words.total_cost(of(paid, paid))), "cost 3.00 USD")
-    says(str(words.total_cost(of(paid, ONE))), "at least 1.50 USD")
-    says(str(words.total_cost(of(paid, replace(paid, unpriced=1)))), "at least 3.00 USD")
+    assert words.total_cost_sentence(of(ONE)) == ""
+    says(str(words.total_cost_sentence(of(paid, paid))), "cost 3.00 USD")
+    says(str(words.total_cost_sentence(of(paid, ONE))), "at least 1.50 USD")
+    says(str(words.total_cost_sentence(of(paid, replace(paid, unpriced=1)))), "at least 3.00 USD")
 
 
 def test_a_win_rate_and_the_comparisons_that_decide_it() -> None:

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.win_rates import Column, GroupScore, WinRate, group_scores, win_rates
+from eval_factory.analysis.win_rates import (
+    GroupScore,
+    LeaderboardColumn,
+    WinRate,
+    group_scores,
+    win_rates,
+)
 from eval_factory.core.results import Score, Stats, TaskResult
 from stored_results import result
 
@@ -84,12 +90,12 @@ MODELS = ("a", "b", "c")
 CHAIN = frozenset({("a", "b"), ("a", "c"), ("b", "c")})
 
 
-def rates(*columns: Column) -> list[float | None]:
-    return [one.win_rate for one in win_rates(MODELS, columns, tested=False)]
+def rates(*columns: LeaderboardColumn) -> list[float | None]:
+    return [one.win_rate for one in win_rates(MODELS, columns, with_ranks=False)]
 
 
-def column(*values: float, lower: bool | None = False, **tests: Any) -> Column:
-    return Column("x", dict(zip("abcdefgh", values, strict=False)), lower, **tests)
+def column(*values: float, lower: bool | None = False, **tests: Any) -> LeaderboardColumn:
+    return LeaderboardColumn("x", dict(zip("abcdefgh", values, strict=False)), lower, **tests)
 
 
 def test_a_win_rate_is_the_mean_share_of_models_that_are_beaten() -> None:
@@ -97,7 +103,9 @@ def test_a_win_rate_is_the_mean_share_of_models_that_are_beaten() -> None:
     assert rates(column(0.9, 0.5, 0.1), column(0.9, 0.1, 0.5)) == [1, 0.25, 0.25]
     assert rates(column(0.9, 0.5, 0.1, lower=True)) == [0, 0.5, 1]
     found = win_rates(
-        MODELS, [column(0.9, 0.5, 0.1), Column("y", {"a": 0.1, "b": 0.2}, False)], tested=False
+        MODELS,
+        [column(0.9, 0.5, 0.1), LeaderboardColumn("y", {"a": 0.1, "b": 0.2}, False)],
+        with_ranks=False,
     )
     assert [(one.win_rate, one.columns) for one in found] == [(0.5, 2), (0.75, 2), (0, 1)], (
         "c has no value in y"
@@ -112,8 +120,11 @@ def test_the_mean_is_rounded_once(third: float) -> None:
 
 
 def test_a_column_without_a_direction_and_one_with_a_single_value_do_not_count() -> None:
-    columns = [column(1, 2, 3, lower=None), Column("y", {"a": 1.0}, lower_is_better=False)]
-    assert win_rates(MODELS, columns, tested=True) == tuple(
+    columns = [
+        column(1, 2, 3, lower=None),
+        LeaderboardColumn("y", {"a": 1.0}, lower_is_better=False),
+    ]
+    assert win_rates(MODELS, columns, with_ranks=True) == tuple(
         WinRate(model, None, 0) for model in MODELS
     )
 
@@ -124,7 +135,7 @@ def test_comparisons_that_show_a_difference_are_counted_and_those_that_leave_it_
         column(0.9, 0.5, 0.1, shown=frozenset({("a", "c")})),
         column(1, 1),
     ]
-    found = win_rates(MODELS, columns, tested=True)
+    found = win_rates(MODELS, columns, with_ranks=True)
     assert [(one.won, one.lost, one.undecided) for one in found] == [
         (3, 0, 2),
         (1, 1, 3),
@@ -143,7 +154,7 @@ OTHERS = [replace(WON, source=f"task {number}") for number in range(5)]
 APART = [(1, 1), (2, 2)]
 OPEN = [(1, 2)] * 2
 IN_ORDER = [(1, 1), (2, 2), (3, 3)]
-RANKS: dict[str, tuple[list[Column], list[tuple[int, int]]]] = {
+RANKS: dict[str, tuple[list[LeaderboardColumn], list[tuple[int, int]]]] = {
     "nothing is certain": ([replace(THREE, shown=CHAIN)], [(1, 3)] * 3),
     "all is certain in the only column": ([FIRST], IN_ORDER),
     "one pair is": ([replace(THREE, certain=frozenset({("a", "c")}))], [(1, 2), (1, 3), (2, 3)]),
@@ -156,15 +167,15 @@ RANKS: dict[str, tuple[list[Column], list[tuple[int, int]]]] = {
         [(1, 3), (2, 4), (1, 4), (1, 4)],
     ),
     "other columns: the least above the greatest": (
-        [FIRST, Column("y", {"a": 0.9, "b": 0.1}, False, A_B, A_B)],
+        [FIRST, LeaderboardColumn("y", {"a": 0.9, "b": 0.1}, False, A_B, A_B)],
         IN_ORDER,
     ),
     "other columns: of the two last": (
-        [FIRST, Column("y", {"b": 0.9, "c": 0.1}, False)],
+        [FIRST, LeaderboardColumn("y", {"b": 0.9, "c": 0.1}, False)],
         [(1, 1), (2, 3), (2, 3)],
     ),
     "other columns: more of them": (
-        [FIRST, *[Column("y", {"a": 0.9, "b": 0.1}, False)] * 3],
+        [FIRST, *[LeaderboardColumn("y", {"a": 0.9, "b": 0.1}, False)] * 3],
         [(1, 2), (1, 2), (3, 3)],
     ),
     "seven with the same winner show it": ([WON] * 7, APART),
@@ -186,11 +197,11 @@ RANKS: dict[str, tuple[list[Column], list[tuple[int, int]]]] = {
 @pytest.mark.parametrize("what", RANKS)
 def test_ranks(what: str) -> None:
     columns, ranks = RANKS[what]
-    found = win_rates("abcd"[: len(ranks)], columns, tested=True)
+    found = win_rates("abcd"[: len(ranks)], columns, with_ranks=True)
     assert [(one.best_rank, one.worst_rank) for one in found] == ranks
 
 
 def test_a_model_without_any_column_has_no_rank_and_takes_none() -> None:
-    found = win_rates(("a", "z", "b"), [WON] * 7, tested=True)
+    found = win_rates(("a", "z", "b"), [WON] * 7, with_ranks=True)
     assert found[1] == WinRate("z", None, 0)
     assert [(one.best_rank, one.worst_rank) for one in found] == [(1, 1), (None, None), (2, 2)]

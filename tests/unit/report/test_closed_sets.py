@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.suite_messages import completeness
+from eval_factory.analysis.suite_messages import completeness_sentence
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.cli.suite_screen import CellRow, rows_that_fit
 from eval_factory.core.enums import ATTEMPT_STATES, AttemptState, RunStatus
@@ -60,7 +60,7 @@ def test_a_suites_results_tell_of_each_status_and_what_to_do(
     (missing, *_) = results.missing
     assert missing.reason
     assert missing.what_to_do
-    assert str(missing.cell.status) in completeness(results)
+    assert str(missing.cell.status) in completeness_sentence(results)
     facts = RUN_STATUSES[status]
     if status not in WITH_RESULT:
         assert missing.what_to_do == facts.next_step
