@@ -294,13 +294,13 @@ def sample_of_draw(
             stratum_of[key.as_text()] = number
     answers = []
     codes = _codes(sheet, len(drawn))
-    for code, (shown, number, probability) in zip(codes, drawn, strict=True):
+    for code, (shown, stratum_number, probability) in zip(codes, drawn, strict=True):
         answers.append(
             SampledAnswer(
                 code,
                 shown.key,
                 shown_sha256=shown.sha256,
-                stratum=number,
+                stratum=stratum_number,
                 probability=probability,
                 questions=shown.questions,
             )
@@ -532,8 +532,8 @@ def read_returns(
                 if key not in first_ratings:
                     first_ratings[key] = (rating, row)
                     continue
-                first, first_row = first_ratings[key]
-                if first.value != rating.value:
+                first_rating, first_row = first_ratings[key]
+                if first_rating.value != rating.value:
                     fault = (
                         f"rater {rating.rater} gave {rating.code} another rating "
                         f"in row {first_row.row_number} of {first_row.file}"

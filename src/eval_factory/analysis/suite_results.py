@@ -216,7 +216,7 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
     runs = list(cells)
     targets = tuple(dict.fromkeys(run.target for run in runs))
     evaluations = tuple(dict.fromkeys(run.evaluation for run in runs))
-    by_name: dict[tuple[str, str], CellResult] = {}
+    cell_by_key: dict[tuple[str, str], CellResult] = {}  # by (target, evaluation)
     benchmarks = []
     # The loop is over the benchmarks, so that the values of only one benchmark are in memory.
     for evaluation in evaluations:
@@ -224,11 +224,11 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
         for run in runs:
             if run.evaluation == evaluation:
                 cell, side = _cell_of_run(run)
-                by_name[cell.target, evaluation] = cell
+                cell_by_key[cell.target, evaluation] = cell
                 if side is not None:
                     sides.append(side)
         benchmarks.append(_compare_models(evaluation, sides))
-    results = [by_name[run.target, run.evaluation] for run in runs]  # in the order of the suite
+    results = [cell_by_key[run.target, run.evaluation] for run in runs]  # in the order of the suite
     columns, left_out = _columns(results, benchmarks)
     status = RunStatus.PARTIAL
     if {cell.status for cell in results} == {RunStatus.COMPLETE}:
@@ -443,15 +443,15 @@ def _columns(
         elif entering:
             columns.append(_column(benchmark, entering, corrected_pairs))
     models = _models_in(columns)
-    complete = []
+    complete_columns = []
     for column in columns:
         if models_without_value := sorted(models - column.values.keys()):
             names = formats.first_of(models_without_value, limit=3)
             reason = f"there is no reportable value of {names}"
             left_out.append(LeftOut(column.name, target=None, reason=reason))
         else:
-            complete.append(column)
-    return complete, left_out
+            complete_columns.append(column)
+    return complete_columns, left_out
 
 
 def _pairs_corrected_for_all(benchmarks: Sequence[ComparedBenchmark]) -> list[tuple[Pair, ...]]:
@@ -556,9 +556,9 @@ def _group_win_rates(
     for group in GROUPS:
         columns = _group_columns(entering, group)
         models = _models_in(columns)
-        complete = [column for column in columns if column.values.keys() == models]
-        if complete:
-            yield group, win_rates(targets, complete, with_ranks=False)
+        complete_columns = [column for column in columns if column.values.keys() == models]
+        if complete_columns:
+            yield group, win_rates(targets, complete_columns, with_ranks=False)
 
 
 def _group_columns(cells: Iterable[CellResult], group: str) -> list[LeaderboardColumn]:

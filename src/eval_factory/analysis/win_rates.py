@@ -190,42 +190,46 @@ def win_rates(
         columns: the columns of the leaderboard.
         with_ranks: True to compute ranks and decisions, from the results of tests in the columns.
     """
-    counted = [column for column in columns if column.is_counted]
+    counted_columns = [column for column in columns if column.is_counted]
     rates = []
     for model in models:
-        shares = [column.wins(model) / column.opponents for column in _with_value(model, counted)]
+        shares = [
+            column.wins(model) / column.opponents for column in _with_value(model, counted_columns)
+        ]
         win_rate = None
         if shares:
             win_rate = mean(shares)
         rates.append(WinRate(model, win_rate, len(shares)))
     if with_ranks:
-        rates = _with_ranks(rates, counted)
+        rates = _with_ranks(rates, counted_columns)
     return tuple(rates)
 
 
-def _with_ranks(rates: Sequence[WinRate], counted: Sequence[LeaderboardColumn]) -> list[WinRate]:
+def _with_ranks(
+    rates: Sequence[WinRate], counted_columns: Sequence[LeaderboardColumn]
+) -> list[WinRate]:
     """Return the win rates with the possible ranks, and the numbers of comparisons won and lost.
 
-    `counted` has the columns that count for win rates.
+    `counted_columns`: the columns that count for win rates.
     """
     models = [rate.model for rate in rates if rate.win_rate is not None]
     # the pairs (better model, worse model) that one of the two kinds of tests shows
-    shown = set(_better_over_benchmarks(models, counted))
+    shown = set(_better_over_benchmarks(models, counted_columns))
     for better, worse in permutations(models, 2):
-        if _is_better_over_instances(better, worse, counted):
+        if _is_better_over_instances(better, worse, counted_columns):
             shown.add((better, worse))
     pairs = []  # the same pairs, as indices in `models`
     for better, worse in shown:
         pairs.append((models.index(better), models.index(worse)))
     ranks = dict(zip(models, rank_intervals(len(models), pairs), strict=True))
-    complete = []
+    rates_with_ranks = []
     for rate in rates:
         if rate.model in ranks:
             best, worst = ranks[rate.model]
             rate = replace(rate, best_rank=best, worst_rank=worst)
-            rate = _with_decisions(rate, _with_value(rate.model, counted))
-        complete.append(rate)
-    return complete
+            rate = _with_decisions(rate, _with_value(rate.model, counted_columns))
+        rates_with_ranks.append(rate)
+    return rates_with_ranks
 
 
 def _with_decisions(rate: WinRate, columns: Sequence[LeaderboardColumn]) -> WinRate:
