@@ -13,7 +13,7 @@ from eval_factory.cli.run_command import FLAGS
 from eval_factory.config.foreign_keys import EXECUTOR
 from eval_factory.config.json_schema import DESCRIPTIONS, run_config_schema
 from eval_factory.core.enums import SLURM
-from eval_factory.plan.run_plan import JUDGE_RUNTIME_ONLY, RUNTIME_ONLY
+from eval_factory.plan.run_plan import JUDGE_RUNTIME_SETTINGS, RUNTIME_SETTINGS
 from eval_factory.tasks.framework import Framework, load_framework
 
 JUDGES = "config.params.extra.judges"
@@ -111,9 +111,9 @@ def identity(path: str) -> str:
     """Return `yes` if a change of the key makes another evaluation, else an empty text."""
     group, _, name = path.rpartition(".")
     if group == JUDGES:
-        return "" if name in JUDGE_RUNTIME_ONLY else "yes"
+        return "" if name in JUDGE_RUNTIME_SETTINGS else "yes"
     is_runtime = (
-        group == PRICES or SLURM in (group, path) or path == EXECUTOR or path in RUNTIME_ONLY
+        group == PRICES or SLURM in (group, path) or path == EXECUTOR or path in RUNTIME_SETTINGS
     )
     return "" if is_runtime else "yes"
 

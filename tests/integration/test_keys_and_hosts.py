@@ -29,7 +29,7 @@ from eval_factory.core.urls import SERVED_AT
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.preflight import probe
-from eval_factory.plan.run_plan import make_plan, where_keys_go
+from eval_factory.plan.run_plan import key_destination_lines, make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard.board import LeaderboardRequest, make_board
 from eval_factory.workflows.reproduce import without_unset
@@ -397,7 +397,7 @@ def test_a_key_goes_to_the_host_that_it_is_named_for(
     assert (a.keys, b.keys) == (at_a, at_b)
     named = {
         name
-        for line, name in product(where_keys_go(endpoints), VARIABLES)
+        for line, name in product(key_destination_lines(endpoints), VARIABLES)
         if name in line.split(": ")[1].split()
     }
     assert named >= (a.keys | b.keys) - {NONE}

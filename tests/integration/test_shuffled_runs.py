@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.demo.example import TABLES
+from eval_factory.demo.example import PACKAGED_TABLES
 from facts import says
 from program_runs import Run
 from scripted_endpoint import ScriptedEndpoint
@@ -22,7 +22,7 @@ MOVED = {"limit_samples": QUESTIONS, "extra": {"shuffle_choices": ORDERS}}
 
 
 def right_texts() -> dict[str, str]:
-    with (resources.files("eval_factory.demo") / TABLES["sample_medical_qa"]).open(
+    with (resources.files("eval_factory.demo") / PACKAGED_TABLES["sample_medical_qa"]).open(
         encoding="utf-8"
     ) as file:
         return {

@@ -313,7 +313,7 @@ def show_tsv(
         click.echo("\t".join(cells), file)
 
 
-TSV = click.option(
+TSV_OPTION = click.option(
     "--tsv", "as_tsv", is_flag=True, help="Print one uncut line each, with tabs between columns."
 )
 

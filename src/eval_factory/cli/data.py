@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eval_factory.cli.console import TSV, HomePath, show_table, show_tsv
+from eval_factory.cli.console import TSV_OPTION, HomePath, show_table, show_tsv
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.formats import first_of
@@ -44,7 +44,7 @@ MAX_NEEDS = 2
 @data.command("ls")
 @click.argument("folder", type=HomePath(), required=False, metavar="[DIR]")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-@TSV
+@TSV_OPTION
 def list_data(folder: Path | None, as_json: bool, as_tsv: bool) -> None:
     """List the data that each task needs, and whether the bundle DIR contains them."""
     from rich.filesize import decimal  # imported late, to keep `--help` fast

@@ -34,7 +34,8 @@ _RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 names them.
 """
 EXPORTS = "eval_factory.exports"  # the entry points of other packages' export commands
-MAX_SHOWN = 20  # the maximum number of findings that are shown for one file; `--json` shows all
+MAX_SHOWN_FINDINGS = 20
+"""The maximum number of findings that are shown for one file; `--json` shows all."""
 
 
 @click.command("verify")
@@ -65,14 +66,14 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
         click.echo(json.dumps(records, indent=2))
     else:
         for outcome in outcomes:
-            click.echo(verified_lines(outcome))
+            click.echo(verified_text(outcome))
     ctx.exit(max(outcome.exit_code for outcome in outcomes))
 
 
-def verified_lines(verified: Verified) -> str:
+def verified_text(verified: Verified) -> str:
     """Return the outcome of one folder as a text, with a line for each shown finding and each note.
 
-    At most `MAX_SHOWN` findings are shown for one file.
+    At most `MAX_SHOWN_FINDINGS` findings are shown for one file.
     """
     if verified.findings:
         outcome = f"altered: {counted(len(verified.findings), 'finding')}"
@@ -84,11 +85,13 @@ def verified_lines(verified: Verified) -> str:
     findings_of_file: Counter[str] = Counter()
     for finding in verified.findings:
         findings_of_file[finding.file] += 1
-        if findings_of_file[finding.file] <= MAX_SHOWN:
+        if findings_of_file[finding.file] <= MAX_SHOWN_FINDINGS:
             lines.append(f"  {finding}")
     for file, count in findings_of_file.items():
-        if count > MAX_SHOWN:
-            lines.append(f"  {file}: {count - MAX_SHOWN} more findings (--json shows all findings)")
+        if count > MAX_SHOWN_FINDINGS:
+            lines.append(
+                f"  {file}: {count - MAX_SHOWN_FINDINGS} more findings (--json shows all findings)"
+            )
     lines += [f"  note: {note}" for note in verified.notes]
     return "\n".join(printable(line) for line in lines)
 

@@ -36,7 +36,7 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.this_process import forget_interrupts, interrupt_on_signals
-from eval_factory.demo.example import KINDS
+from eval_factory.demo.example import EXAMPLE_KINDS
 
 PROGRAM = "eval-factory"
 FIRST_STEPS = """\
@@ -199,7 +199,8 @@ def list_tasks(
         if as_json:
             click.echo(json.dumps(record, indent=2))
         else:
-            click.echo(task_listing.details(record), nl=False)  # the text ends with a line break
+            # The text ends with a line break.
+            click.echo(task_listing.record_text(record), nl=False)
 
 
 @cli.command("new_benchmark")
@@ -209,7 +210,7 @@ def list_tasks(
 )
 @click.option(
     "--kind",
-    type=click.Choice(KINDS),
+    type=click.Choice(EXAMPLE_KINDS),
     help="choice (the default), jury (as --jury), or rubric: judged by criteria.",
 )
 def new_benchmark(folder: Path, jury: bool, kind: str | None) -> None:

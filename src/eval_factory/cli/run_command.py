@@ -293,7 +293,7 @@ def run_eval(
     with output.failures_reported():
         from eval_factory import api  # imported late, to keep `--help` fast
 
-        _check_together(values)
+        _check_combination(values)
         on_launch = None
         if as_json:
             on_launch = partial(write_record, output.stdout)
@@ -344,7 +344,7 @@ def _values_of_flags(values: Mapping[str, Any]) -> dict[str, Any]:
     return flags
 
 
-def _check_together(values: Mapping[str, Any]) -> None:
+def _check_combination(values: Mapping[str, Any]) -> None:
     """Check that the options can be combined.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from eval_factory.cli.console import (
-    TSV,
+    TSV_OPTION,
     HomePath,
     explained_write_errors,
     show_tsv,
@@ -161,7 +161,7 @@ def run_suite(
                 click.echo(printable_lines(estimated.to_text()))
             return
         from eval_factory.cli.suite_screen import progress_view, show_end
-        from eval_factory.workflows.suite.run_suite import run_suite as run
+        from eval_factory.workflows.suite.run_suite import run_suite as run_built_suite
         from eval_factory.workflows.suite.suite_report import SuiteOptions
 
         options = SuiteOptions(
@@ -172,7 +172,7 @@ def run_suite(
             wait=values["wait"],
         )
         with progress_view(built_suite.folder, output) as observer:
-            report = run(built_suite, options, env=os.environ, screen=observer)
+            report = run_built_suite(built_suite, options, env=os.environ, screen=observer)
         show_end(report, output)
     ctx.exit(report.exit_code)
 
@@ -225,12 +225,12 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     results and compared. No run is started. Exit code: 0 complete, 1 a cell is missing or a file
     was altered, 3 if DIR is not the folder of a suite.
     """
-    from eval_factory.cli.suite_screen import check_text
+    from eval_factory.cli.suite_screen import text_of_check
     from eval_factory.workflows.suite.suite_check import check_suite
     from eval_factory.workflows.suite.suite_folder import find_suite
 
     checked = check_suite(find_suite(folder), env=os.environ)
-    text = json.dumps(checked.document()) if as_json else check_text(checked)
+    text = json.dumps(checked.document()) if as_json else text_of_check(checked)
     tolerant_stream(sys.stdout).write(f"{text}\n")
     if checked.incomplete or checked.altered:
         ctx.exit(NotReportableError.exit_code)
@@ -271,7 +271,7 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
 @click.argument("folder", type=HomePath(), metavar="DIR")
 def cancel(folder: Path) -> None:
     """Stop the suite in DIR as Ctrl-C does, and wait until it has ended. All answers are stored."""
-    from eval_factory.cli.suite_screen import counts_line, next_lines
+    from eval_factory.cli.suite_screen import counts_line, resume_lines
     from eval_factory.workflows.suite import suite_folder
     from eval_factory.workflows.suite.suite_status import read_suite_status
 
@@ -284,7 +284,7 @@ def cancel(folder: Path) -> None:
     )
     state = read_suite_status(stopped_suite)
     stdout.writelines(
-        printable_lines(line) + "\n" for line in (counts_line(state), *next_lines(state))
+        printable_lines(line) + "\n" for line in (counts_line(state), *resume_lines(state))
     )
 
 
@@ -385,7 +385,7 @@ def leaderboard() -> None:
 
 @leaderboard.command("ls")
 @click.option("--json", "as_json", is_flag=True, help="Print everything about them as JSON.")
-@TSV
+@TSV_OPTION
 def list_leaderboards(as_json: bool, as_tsv: bool) -> None:
     """List the leaderboards, and what each leaderboard needs in addition to a chat endpoint."""
     write_leaderboards(sys.stdout, as_json=as_json, as_tsv=as_tsv)

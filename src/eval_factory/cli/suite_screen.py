@@ -26,7 +26,7 @@ from eval_factory.cli.console import (
     wrapped,
     write_record,
 )
-from eval_factory.cli.folder_commands import MAX_SHOWN
+from eval_factory.cli.folder_commands import MAX_SHOWN_FINDINGS
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.core import formats
 from eval_factory.core.enums import RunStatus
@@ -188,7 +188,7 @@ def status_lines(status: SuiteStatus, now: float) -> list[str]:
         counts_line(status),
         spent_line(status),
         *(f"  log of a server: {one_line(str(log))}" for log in status.folder.server_logs),
-        *next_lines(status),
+        *resume_lines(status),
     ]
 
 
@@ -202,7 +202,7 @@ def cell_lines(status: SuiteStatus) -> list[str]:
     return lines
 
 
-def next_lines(status: SuiteStatus) -> list[str]:
+def resume_lines(status: SuiteStatus) -> list[str]:
     """Return the command that resumes the suite, if the suite is neither running nor complete."""
     if status.state == suite_status.RUNNING or status.is_complete:
         return []
@@ -267,7 +267,7 @@ def _duration_text(since: float | None, now: float) -> str:
     return f", for {duration(max(0.0, now - since))}"
 
 
-def check_text(checked: SuiteCheck) -> str:
+def text_of_check(checked: SuiteCheck) -> str:
     """Return the findings of a check of a suite as a text for the screen."""
     total = counted(len(checked.cells), "cell")
     outcome = f"complete: {total}"
@@ -281,9 +281,11 @@ def check_text(checked: SuiteCheck) -> str:
             first_line, *further_lines = action.split("\n")
             lines.append(f"    to do: {first_line}")
             lines += [f"      {line.strip()}" for line in further_lines]
-    lines += [f"  altered: {one_line(str(finding))}" for finding in checked.altered[:MAX_SHOWN]]
-    if len(checked.altered) > MAX_SHOWN:
-        lines.append(f"  altered: {len(checked.altered) - MAX_SHOWN} more (--json)")
+    lines += [
+        f"  altered: {one_line(str(finding))}" for finding in checked.altered[:MAX_SHOWN_FINDINGS]
+    ]
+    if len(checked.altered) > MAX_SHOWN_FINDINGS:
+        lines.append(f"  altered: {len(checked.altered) - MAX_SHOWN_FINDINGS} more (--json)")
     for cell in checked.cells:
         if cell.is_complete and cell.reason:
             lines.append(f"  note: {cell.name}: {one_line(cell.reason)}")

@@ -88,7 +88,7 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
     if run_entry.is_run_entry(name, framework):
         # Arguments may follow the name of the run spec: helm:mmlu:subject=anatomy.
         spec_name = name.removeprefix(run_entry.prefix_of(framework)).partition(":")[0]
-        return _record_with_example(spec_name, framework, upstream)
+        return _record_of_run_spec(spec_name, framework, upstream)
     task = framework.task(name)
     if task is None:
         hint = run_entry.similar_name_hint(name, framework)
@@ -96,7 +96,7 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
     return _record_of_task(task)
 
 
-def _record_with_example(name: str, framework: Framework, upstream: Upstream) -> Record:
+def _record_of_run_spec(name: str, framework: Framework, upstream: Upstream) -> Record:
     """Return the record of a run spec, with an example and the prompt that its judges get.
 
     Raises:
@@ -258,7 +258,7 @@ def _defect_line(erratum: Record) -> str:
     return f"known defect ({label}): {erratum['defect']}. Here: {remedy}"
 
 
-def details(record: Record) -> str:
+def record_text(record: Record) -> str:
     """Return the record of a task or run spec as a run config: the facts as comments, then the
     example.
     """

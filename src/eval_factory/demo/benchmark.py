@@ -23,7 +23,7 @@ from helm.benchmark.scenarios.scenario import (
     ScenarioSpec,
 )
 
-from eval_factory.demo.example import TABLES
+from eval_factory.demo.example import PACKAGED_TABLES
 
 _NAME = "sample_medical_qa"
 
@@ -40,7 +40,8 @@ class SampleMedicalQAScenario(Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - nothing is downloaded
         """Return the instances from the packaged CSV file."""
-        with (resources.files("eval_factory.demo") / TABLES[_NAME]).open(encoding="utf-8") as file:
+        table = resources.files("eval_factory.demo") / PACKAGED_TABLES[_NAME]
+        with table.open(encoding="utf-8") as file:
             return [_instance(question) for question in csv.DictReader(file)]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 
 _FOLDER = "new_benchmark"  # the packaged folder of the examples, relative to this file's folder
-KINDS = ("choice", "jury", "rubric")  # the names of the examples, and of their folders
+EXAMPLE_KINDS = ("choice", "jury", "rubric")  # the names of the examples, and of their folders
 
 
 def write_example(folder: Path, kind: str = "choice") -> list[Path]:
@@ -17,7 +17,7 @@ def write_example(folder: Path, kind: str = "choice") -> list[Path]:
 
     Args:
         folder: the folder; it is created if it does not exist.
-        kind: the name of the example, one of `KINDS`.
+        kind: the name of the example, one of `EXAMPLE_KINDS`.
 
     Returns:
         The paths of the written files.
@@ -49,18 +49,19 @@ def write_example(folder: Path, kind: str = "choice") -> list[Path]:
 
 
 # run spec of HELM -> the packaged file that it reads, relative to this file's folder
-TABLES = {"sample_medical_qa": "sample/data.csv"}
+PACKAGED_TABLES = {"sample_medical_qa": "sample/data.csv"}
 
 
-def packaged_data(run_spec: str) -> dict[str, str]:
+def packaged_data_hashes(run_spec: str) -> dict[str, str]:
     """Return the SHA-256 of the packaged file that a run spec reads, as `{name: SHA-256}`.
 
     The dict is empty if the run spec reads no packaged file.
     """
-    table = TABLES.get(run_spec)
+    table = PACKAGED_TABLES.get(run_spec)
     if table is None:
         return {}
-    # Imported here, because `--help` needs only `KINDS` from this module and must start quickly.
+    # Imported here, because `--help` needs only `EXAMPLE_KINDS` from this module and must start
+    # quickly.
     from eval_factory.core.results import PACKAGE_PREFIX
 
     content = (resources.files(__package__) / table).read_bytes()

@@ -39,9 +39,9 @@ def model_files(plan: Plan, *, debug: bool = False) -> dict[str, str]:
     """
     files = {
         names.MODEL_DEPLOYMENTS: model_deployments(
-            plan.known_to_helm, cache_db=str(plan.rundir.cache_db)
+            plan.all_endpoints, cache_db=str(plan.rundir.cache_db)
         ),
-        names.MODEL_METADATA: model_metadata(plan.known_to_helm),
+        names.MODEL_METADATA: model_metadata(plan.all_endpoints),
     }
     if plan.evaluation.benchmark is not None:
         files |= benchmark_files(plan.evaluation.benchmark, plan.judges, plan.rundir.model_configs)

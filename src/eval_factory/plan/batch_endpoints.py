@@ -37,7 +37,7 @@ def batch_api_of(
     return BatchApi(servers, base_of(address), redactor)
 
 
-def check_batches(
+def check_batch_api(
     endpoint: EndpointSettings,
     env: Mapping[str, str],
     redactor: Redactor,

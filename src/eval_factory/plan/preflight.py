@@ -30,7 +30,7 @@ from eval_factory.endpoint.replies import (
 )
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
 from eval_factory.endpoint.servers import Server, Servers, make_servers
-from eval_factory.plan.batch_endpoints import check_batches
+from eval_factory.plan.batch_endpoints import check_batch_api
 from eval_factory.plan.run_plan import EndpointPlan
 from eval_factory.tasks.oauth_services import services_in
 
@@ -88,7 +88,7 @@ def probe(
             request in such a way that another attempt would not help.
     """
     if endpoint.batch:
-        check_batches(endpoint, env, redactor, say)
+        check_batch_api(endpoint, env, redactor, say)
         return None
     if endpoint.endpoint_type == IMAGES:
         return None

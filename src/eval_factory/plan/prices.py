@@ -30,7 +30,7 @@ _RATES = {
 """The fields of `Rates`, with the names of the matching fields in the library."""
 PROCESSING = {True: "batch", False: "standard"}
 """The library's names for requests in a batch (True) and for single requests (False)."""
-BY_BATCH = ", by batch"
+BATCH_SOURCE_SUFFIX = ", by batch"
 """The text that is appended to the source of a price for batches."""
 # the price of the embedded demo endpoint
 FREE = Price(input_per_million=0.0, output_per_million=0.0, source="embedded")
@@ -57,7 +57,7 @@ def budget_of(plan: Plan) -> Budget:
     )
 
 
-def table_prices(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
+def user_table_prices(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
     """Return the prices in the user's own table, by role.
 
     These prices take precedence over the library's prices.
@@ -66,13 +66,13 @@ def table_prices(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
     """
     prices = {}
     for endpoint in plan.endpoints:
-        price = table_price(plan, endpoint, by_batch=bool(endpoint.batch) and by_batch)
+        price = price_in_user_table(plan, endpoint, by_batch=bool(endpoint.batch) and by_batch)
         if price is not None:
             prices[endpoint.role] = price
     return prices
 
 
-def table_price(plan: Plan, endpoint: EndpointPlan, *, by_batch: bool) -> Price | None:
+def price_in_user_table(plan: Plan, endpoint: EndpointPlan, *, by_batch: bool) -> Price | None:
     """Return the price of an endpoint in the user's own table; None if the table has no price.
 
     `by_batch`: True for the price of a request in a batch.
@@ -82,7 +82,9 @@ def table_price(plan: Plan, endpoint: EndpointPlan, *, by_batch: bool) -> Price 
             continue
         price = Price(row.input_per_million, row.output_per_million, row.cached_input_per_million)
         if by_batch and row.batch_discount is not None:
-            price = replace(price.scaled(1 - row.batch_discount), source=f"{BY_TABLE}{BY_BATCH}")
+            price = replace(
+                price.scaled(1 - row.batch_discount), source=f"{BY_TABLE}{BATCH_SOURCE_SUFFIX}"
+            )
         return price
     return None
 
@@ -95,7 +97,7 @@ def prices_of(plan: Plan, *, by_batch: bool = True) -> Prices:
     `by_batch`: False to price the requests of endpoints with batches as single requests.
     """
     now = datetime.now(timezone.utc)
-    prices = table_prices(plan, by_batch=by_batch)
+    prices = user_table_prices(plan, by_batch=by_batch)
     unknown = {}
     for endpoint in plan.endpoints:
         price = prices.get(endpoint.role)
@@ -105,7 +107,7 @@ def prices_of(plan: Plan, *, by_batch: bool = True) -> Prices:
             is_batch = bool(endpoint.batch) and by_batch
             price = library_price(endpoint.url, endpoint.model_id, now, by_batch=is_batch)
         if price is None:
-            unknown[endpoint.role] = unknown_price(endpoint)
+            unknown[endpoint.role] = unknown_price_message(endpoint)
         else:
             prices[endpoint.role] = price
     return Prices(prices, unknown)
@@ -127,12 +129,12 @@ def prices_for_helm_run(plan: Plan, *, by_batch: bool = True) -> dict[str, Price
     return needed_prices
 
 
-def unknown_price(endpoint: EndpointPlan) -> str:
+def unknown_price_message(endpoint: EndpointPlan) -> str:
     """Return the message that no price is known for an endpoint."""
     return f"no price is known for {endpoint.model_id} at {urlsplit(endpoint.url).netloc}"
 
 
-def how_to_state_price(model_id: str, path: str = "config.params.extra.prices") -> str:
+def how_to_state_price(model_id: str, *, path: str = "config.params.extra.prices") -> str:
     """Return the message that tells the user how to state a price; `path`: the setting's path."""
     return (
         f"write what it costs: {path}: [{{model_id: {model_id}, input_per_million: DOLLARS,"
@@ -140,7 +142,7 @@ def how_to_state_price(model_id: str, path: str = "config.params.extra.prices") 
     )
 
 
-def hosted_roles(plan: Plan) -> dict[str, EndpointPlan]:
+def hosted_endpoints(plan: Plan) -> dict[str, EndpointPlan]:
     """Return the endpoints of providers, which may cost money, by role."""
     return {endpoint.role: endpoint for endpoint in plan.endpoints if is_hosted(endpoint.url)}
 
@@ -209,7 +211,7 @@ def library_price(url: str, model_id: str, at: datetime, *, by_batch: bool = Fal
         return None
     source = f"{BY_LIBRARY} {genai_prices.__version__}"
     if by_batch:
-        source += BY_BATCH
+        source += BATCH_SOURCE_SUFFIX
     return price_from(price_found.model_price, source)
 
 

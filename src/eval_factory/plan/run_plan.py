@@ -33,15 +33,15 @@ from eval_factory.tasks.reasoned import LETTER
 from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import Upstream
 
-SENDS_METADATA = "sends_image_metadata"
+SENDS_METADATA_KEY = "sends_image_metadata"
 """The key in the run_config.yml of a folder whose first run sent pictures with their metadata.
 
 Early versions of eval-factory did not remove metadata.
 """
 IDENTITY_VERSION = 1  # the version of the rules by which the identity is computed
 # the dotted paths of two parts of the configuration
-URL = "target.api_endpoint.url"
-STOP_WHEN = "config.params.extra.stop_when"
+URL_SETTING = "target.api_endpoint.url"
+STOP_WHEN_SETTING = "config.params.extra.stop_when"
 HELM_SUITE = "eval-factory"  # the argument `--suite` of helm-run: the folder below `runs/`
 
 
@@ -50,7 +50,7 @@ def _paths(section: str, *names: str) -> set[str]:
     return {f"{section}.{name}" for name in names}
 
 
-RUNTIME_ONLY = frozenset(
+RUNTIME_SETTINGS = frozenset(
     {"config.output_dir"}
     | _paths("config.params", "parallelism", "max_retries", "request_timeout")
     | _paths(
@@ -91,7 +91,7 @@ RUNTIME_ONLY = frozenset(
 """Settings that change neither requests nor answers, but only how a run proceeds or how its result
 is judged. All other settings are a part of the identity.
 """
-JUDGE_RUNTIME_ONLY = frozenset(
+JUDGE_RUNTIME_SETTINGS = frozenset(
     {"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute", "batch"}
 )
 """The settings of a judge that change neither requests nor answers."""
@@ -129,11 +129,11 @@ class Plan:
     def endpoints(self) -> tuple[EndpointPlan, ...]:
         """The endpoints that get requests. The model is left out if its answers exist already."""
         if self.has_answers or not self.asks_model:
-            return self.known_to_helm[1:]  # without the model, which is the first
-        return self.known_to_helm
+            return self.all_endpoints[1:]  # without the model, which is the first
+        return self.all_endpoints
 
     @property
-    def known_to_helm(self) -> tuple[EndpointPlan, ...]:
+    def all_endpoints(self) -> tuple[EndpointPlan, ...]:
         """All endpoints, with the model first."""
         return (self.model, *self.judges, *self.prescribed)
 
@@ -324,7 +324,7 @@ def jury_of(evaluation: Evaluation) -> list[Judge]:
     return judges
 
 
-def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
+def key_destination_lines(endpoints: Iterable[EndpointSettings]) -> list[str]:
     """Return a line for each endpoint and host, with the variables whose key the host gets."""
     lines = []
     for endpoint in endpoints:
@@ -503,7 +503,9 @@ def identity_of(
     values = _values_with_effect(evaluation)
     # The identity has the name of the servers: servers may be added to an endpoint, or removed,
     # without a new identity.
-    values[URL], _ = named_servers(evaluation.endpoint.urls, earlier_servers.get(MODEL_ROLE))
+    values[URL_SETTING], _ = named_servers(
+        evaluation.endpoint.urls, earlier_servers.get(MODEL_ROLE)
+    )
     values["config.type"] = evaluation.task.name
     # The paths in the arguments are absolute: equal relative paths may be different files.
     values["helm.arguments"] = evaluation.task.helm.arguments
@@ -518,7 +520,7 @@ def identity_of(
         judges = []
         for configured_judge in configured_judges:
             judge = dict(configured_judge)
-            for name in JUDGE_RUNTIME_ONLY:
+            for name in JUDGE_RUNTIME_SETTINGS:
                 judge.pop(name, None)
             if judge["url"] is not None:
                 earlier = earlier_servers.get(judge["name"])
@@ -538,7 +540,7 @@ def _values_with_effect(evaluation: Evaluation) -> dict[str, Any]:
     extra = evaluation.extra
     paths_without_effect = []
     if evaluation.stop_when is None:
-        paths_without_effect.append(STOP_WHEN)
+        paths_without_effect.append(STOP_WHEN_SETTING)
     if not extra.allow_abstain:
         paths_without_effect.append("config.params.extra.cost_of_wrong")
     further_askings = (getattr(extra, name) for name in ASKING_KEYS)
@@ -550,8 +552,9 @@ def _values_with_effect(evaluation: Evaluation) -> dict[str, Any]:
     for path, value in leaves_of(evaluation.as_dict()):
         # `value not in (None, False)` would be wrong: a temperature of 0 is equal to False.
         is_set = value is not None and value is not False
-        # `startswith`, because a path without effect may be that of a section (`STOP_WHEN`).
-        changes_nothing = path in RUNTIME_ONLY or path.startswith(tuple(paths_without_effect))
+        # `startswith`, because a path without effect may be that of a section, as
+        # `STOP_WHEN_SETTING` is.
+        changes_nothing = path in RUNTIME_SETTINGS or path.startswith(tuple(paths_without_effect))
         if is_set and not changes_nothing:
             values[path] = value
     return values
@@ -626,6 +629,6 @@ def sends_metadata_as_before(evaluation: Evaluation, rundir: RunDir) -> bool:
     except (OSError, UnicodeDecodeError):
         return False  # most often because this is the first run in the folder
     # Only an early version, which always sent the metadata, wrote a file without the setting. A
-    # later run in the folder has replaced this file by one with `SENDS_METADATA`.
+    # later run in the folder has replaced this file by one with `SENDS_METADATA_KEY`.
     is_of_early_version = _METADATA_KEY.search(text) is None
-    return f"\n{SENDS_METADATA}:" in text or is_of_early_version
+    return f"\n{SENDS_METADATA_KEY}:" in text or is_of_early_version

@@ -23,7 +23,12 @@ from eval_factory.endpoint.media import UnusableMedium
 from eval_factory.endpoint.paid_answers import cost_of, read_paid, read_prices
 from eval_factory.endpoint.response_cache import Answer, read_changes, read_rows
 from eval_factory.helm import output
-from eval_factory.plan.prices import BY_BATCH, hosted_roles, table_price, unknown_price
+from eval_factory.plan.prices import (
+    BATCH_SOURCE_SUFFIX,
+    hosted_endpoints,
+    price_in_user_table,
+    unknown_price_message,
+)
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.intervals import percentile
 
@@ -361,8 +366,8 @@ def _add_costs(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage]) -> None
         endpoint = endpoints.get(answer.role)
         if endpoint is not None:
             # The user's current price table takes precedence over the stored price.
-            came_by_batch = price is not None and price.source.endswith(BY_BATCH)
-            price = table_price(plan, endpoint, by_batch=came_by_batch) or price
+            came_by_batch = price is not None and price.source.endswith(BATCH_SOURCE_SUFFIX)
+            price = price_in_user_table(plan, endpoint, by_batch=came_by_batch) or price
         cost_and_source = cost_of(answer.usage, answer.tokens, price)
         if cost_and_source is None:
             role_usage.unpriced += 1
@@ -379,11 +384,11 @@ def _why_cost_is_unknown(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage
 
     Only roles whose endpoints cost money count. The result is None if there is no such role.
     """
-    hosted = hosted_roles(plan)
+    hosted = hosted_endpoints(plan)
     reasons: dict[str, str] = {}  # by role: a role may have answers in several runs
     for run, role in sorted(usages):
         if usages[run, role].unpriced and role in hosted:
-            reasons[role] = f"{role}: {unknown_price(hosted[role])}"
+            reasons[role] = f"{role}: {unknown_price_message(hosted[role])}"
     if not reasons:
         return None
     return "; ".join(reasons.values())

@@ -30,7 +30,7 @@ from eval_factory.core.results import (
 )
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.data.run_data import own_data_hashes_of, revisions_of
-from eval_factory.demo.example import packaged_data
+from eval_factory.demo.example import packaged_data_hashes
 from eval_factory.endpoint import media, media_metadata
 from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import names, output
@@ -355,7 +355,7 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
         for name, path in dataset.files().items():
             hashes[name] = sha256_of(path)
     hashes.update(own_data_hashes_of(plan.rundir))
-    hashes.update(packaged_data(plan.evaluation.task.helm.run_spec))
+    hashes.update(packaged_data_hashes(plan.evaluation.task.helm.run_spec))
     if plan.evaluation.benchmark is not None:
         hashes.update(plan.evaluation.benchmark.sha256)
     if plan.evaluation.extra.judge_passport is not None:

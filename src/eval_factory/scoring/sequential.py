@@ -19,7 +19,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Look, StoppedEarly
 from eval_factory.core.safe_files import parse_json
 from eval_factory.helm import names, output
-from eval_factory.plan.run_plan import STOP_WHEN, Plan
+from eval_factory.plan.run_plan import STOP_WHEN_SETTING, Plan
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import PROPORTION, TAIL_ALPHA, Bounds
 from eval_factory.scoring.notes import Importance
@@ -201,7 +201,7 @@ class Looks(Part):
         # None: the values are not HELM's own, so their mean is the score.
         if metric.helm_mean not in (None, helm_mean(metric.values)):
             problem = "is not a mean over instances: no interval is valid at several looks"
-            raise ConfigError(f"{STOP_WHEN}: {draft.main} {problem}")
+            raise ConfigError(f"{STOP_WHEN_SETTING}: {draft.main} {problem}")
         first_values = {}
         for key, value in metric.values.items():
             instance, _, _ = key
@@ -248,7 +248,7 @@ class Looks(Part):
         is_known = all(low <= value <= high for value in all_values)
         if not is_known:
             raise ConfigError(
-                f"{STOP_WHEN}.differs_from: the scale of {draft.main} has no known ends"
+                f"{STOP_WHEN_SETTING}.differs_from: the scale of {draft.main} has no known ends"
             )
         return low - high, high - low
 

@@ -23,7 +23,7 @@ from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.endpoint.media_metadata import REMOVED
 from eval_factory.helm.command import command_line, model_files
 from eval_factory.helm.names import LOGGING
-from eval_factory.plan.run_plan import make_plan, may_send_files, where_keys_go
+from eval_factory.plan.run_plan import key_destination_lines, make_plan, may_send_files
 from eval_factory.tasks.asking_forms import (
     ABSTENTION,
     ANSWER_WITH_CONFIDENCE,
@@ -76,7 +76,7 @@ def dry_run(
     show_uncomputed([plan], env, screen)
     files = model_files(plan, debug=options.debug)
     files.pop(LOGGING, None)  # this file sets the level of HELM's log; it changes no request
-    keys = where_keys_go(plan.endpoints)
+    keys = key_destination_lines(plan.endpoints)
     text = preview(evaluation, argv, keys, files=files, shows_nulls=options.shows_nulls)
     if not evaluation.executor.is_local:
         # imported late: `slurm_run` imports code that sends requests to endpoints

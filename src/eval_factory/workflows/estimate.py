@@ -46,7 +46,7 @@ from eval_factory.endpoint.paid_answers import USAGE, stated_cost
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line, model_files
 from eval_factory.helm.trivial_answers import PADDED_QUESTIONS
-from eval_factory.plan.prices import budget_of, prices_of, unknown_price
+from eval_factory.plan.prices import budget_of, prices_of, unknown_price_message
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.report.reader import load_result
 from eval_factory.tasks.typical_tokens import typical_requests
@@ -574,7 +574,10 @@ def _cost(
         source = f"{BY_ENDPOINT}: the mean of the costs that {cached.answers:,} answers state"
         return cached.stated_cost * count, source
     if price is None:
-        return None, f"unknown: {unknown_price(endpoint)}; set it in config.params.extra.prices"
+        return (
+            None,
+            f"unknown: {unknown_price_message(endpoint)}; set it in config.params.extra.prices",
+        )
     if tokens.prompts is None or tokens.answers is None or not count:
         return None, f"unknown, because the tokens are unknown ({price.source})"
     # The price of a request may depend on its length, so a request of mean length is priced.

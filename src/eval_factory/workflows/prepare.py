@@ -22,7 +22,7 @@ from eval_factory.helm import names
 from eval_factory.helm.command import model_files
 from eval_factory.helm.picture_metrics import classes_of, uncomputed_metrics, weights_folder
 from eval_factory.plan.role_servers import SERVERS_SECTION, servers_section
-from eval_factory.plan.run_plan import SENDS_METADATA, Plan
+from eval_factory.plan.run_plan import SENDS_METADATA_KEY, Plan
 from eval_factory.report.documents import run_config
 from eval_factory.workflows.context import RunContext, start_over
 from eval_factory.workflows.resume import DataRead, archive_other_results
@@ -95,7 +95,7 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
     if servers:
         further_keys[SERVERS_SECTION] = servers
     if plan.sends_metadata_as_before:  # the folder's first run sent pictures with their metadata
-        further_keys[SENDS_METADATA] = True
+        further_keys[SENDS_METADATA_KEY] = True
     document = run_config(
         config,
         context.redactor.redact_text(shlex.join(argv)),

@@ -31,7 +31,7 @@ from eval_factory.helm.environments import environment_of_plan
 from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.importing.imported_folder import write_again
 from eval_factory.plan.role_servers import SERVERS_SECTION
-from eval_factory.plan.run_plan import SENDS_METADATA, Plan, make_plan
+from eval_factory.plan.run_plan import SENDS_METADATA_KEY, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult
@@ -308,7 +308,7 @@ def _write_recollected(rundir: RunDir, plan: Plan, result: TaskResult) -> None:
         raise HelmError(f"{rundir.helm}: gives an invalid result: {error.message}") from error
     info = plan.evaluation.framework.framework
     further_keys = {}
-    for name in (SERVERS_SECTION, SENDS_METADATA):
+    for name in (SERVERS_SECTION, SENDS_METADATA_KEY):
         if name in document:
             further_keys[name] = document[name]
     write_atomic(

@@ -26,7 +26,7 @@ from eval_factory.core.results import Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import variables_in
-from eval_factory.demo.example import packaged_data
+from eval_factory.demo.example import packaged_data_hashes
 from eval_factory.endpoint.response_cache import read_origin, write_origin
 from eval_factory.helm import output
 from eval_factory.helm.environments import environment_of_plan
@@ -209,7 +209,7 @@ def _current_digests(plan: Plan, old: Provenance, rundir: RunDir) -> dict[str, s
     for name, path in files.items():
         if path.is_file():
             digests[name] = sha256_of(path)
-    digests |= packaged_data(plan.evaluation.task.helm.run_spec)
+    digests |= packaged_data_hashes(plan.evaluation.task.helm.run_spec)
     benchmark = plan.evaluation.benchmark
     if benchmark is not None:
         # Without a readable benchmark, its data files count as no longer on this machine.

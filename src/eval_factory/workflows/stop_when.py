@@ -26,7 +26,7 @@ from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
-from eval_factory.plan.run_plan import STOP_WHEN, Plan
+from eval_factory.plan.run_plan import STOP_WHEN_SETTING, Plan
 
 if TYPE_CHECKING:
     from eval_factory.core.results import StoppedEarly, TaskResult
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # Modules that are only needed with a rule are imported inside functions, to keep a dry run fast.
 
-OTHER_RUN_KEY = f"{STOP_WHEN}.differs_from"
+OTHER_RUN_KEY = f"{STOP_WHEN_SETTING}.differs_from"
 """The config key with the folder of the other run. Error messages begin with this key."""
 
 

@@ -25,7 +25,7 @@ from eval_factory.cli.suite_screen import (
     SuiteScreen,
     cell_rows,
     live_table,
-    next_lines,
+    resume_lines,
     status_lines,
     watch,
 )
@@ -481,7 +481,7 @@ def test_lines_about_all(running: SuiteStatus) -> None:
     )
     (pause,) = [suite_screen.pause_line(cell_pause, 132.0) for cell_pause in running.pauses]
     says(pause, "paused", "the host", "refused\\x1b[0m", "1 cell", "2 s")
-    assert next_lines(running) == []
+    assert resume_lines(running) == []
 
 
 def test_cells_that_ended(tmp_path: Path) -> None:
@@ -606,7 +606,7 @@ def text(
         for number in range(altered)
     )
     found = SuiteCheck(SuiteDir(Path("/s")), cells, "the command", is_running, in_table, findings)
-    return suite_screen.check_text(found).splitlines()
+    return suite_screen.text_of_check(found).splitlines()
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_the_example_of_every_run_spec_that_runs_is_valid(tmp_path: Path) -> Non
     file = tmp_path / "x.yml"
     framework = load_framework()
     for name, spec in RUN_SPECS.items():
-        text = task_listing.details(task_listing.record_of(f"helm:{name}", framework))
+        text = task_listing.record_text(task_listing.record_of(f"helm:{name}", framework))
         if spec.asks is not None and not spec.makes_images:
             says(text, "cannot be run")
             assert yaml.safe_load(text) is None

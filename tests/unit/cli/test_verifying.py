@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eval_factory import api
-from eval_factory.cli.folder_commands import MAX_SHOWN, has_window_browser, verified_lines
+from eval_factory.cli.folder_commands import MAX_SHOWN_FINDINGS, has_window_browser, verified_text
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
 from eval_factory.workflows.reproduce import Reproduction
@@ -61,12 +61,12 @@ def test_each_finding_has_a_line_and_the_worst_is_the_exit_code(
 
 
 def test_of_many_findings_of_one_file_some_are_shown() -> None:
-    findings = [Finding("f", f"line {n}", "") for n in range(MAX_SHOWN + 2)]
-    lines = verified_lines(
+    findings = [Finding("f", f"line {n}", "") for n in range(MAX_SHOWN_FINDINGS + 2)]
+    lines = verified_text(
         Verified(Path("b"), (*findings, Finding("g", "", "is missing")))
     ).splitlines()
-    assert lines[0] == f"b: altered: {MAX_SHOWN + 3} findings"
-    assert lines[MAX_SHOWN] == f"  f: line {MAX_SHOWN - 1}"
+    assert lines[0] == f"b: altered: {MAX_SHOWN_FINDINGS + 3} findings"
+    assert lines[MAX_SHOWN_FINDINGS] == f"  f: line {MAX_SHOWN_FINDINGS - 1}"
     each_says(lines[-2:], ["g: is missing"], ["f: 2 more findings", "--json"])
 
 

@@ -9,7 +9,7 @@ from builders import MINIMAL, evaluation
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.core.errors import ConfigError
-from eval_factory.plan.run_plan import RUNTIME_ONLY, URL, identity_of, leaves_of
+from eval_factory.plan.run_plan import RUNTIME_SETTINGS, URL_SETTING, identity_of, leaves_of
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.dry_run import preview
 from facts import naming
@@ -85,12 +85,12 @@ def _paths(group: str, *names: str) -> set[str]:
 
 
 CHANGES_RESULTS = frozenset(
-    {"config.type", URL}
+    {"config.type", URL_SETTING}
     | _paths("config.params", "limit_samples", "max_new_tokens", "temperature", "top_p")
     | _paths(
         "config.params.extra",
         "benchmark",  # by what its files hold, wherever they are
-        "judges",  # but for JUDGE_RUNTIME_ONLY
+        "judges",  # but for JUDGE_RUNTIME_SETTINGS
         "data_path",
         "num_output_tokens",
         "max_length",
@@ -151,8 +151,8 @@ CHANGES_RESULTS = frozenset(
 def test_every_value_is_classed() -> None:
     """A new configuration field has to say whether it changes results; a run is known again by those that do."""
     paths = {path for path, _ in leaves_of(evaluation().as_dict())}
-    assert paths == RUNTIME_ONLY | CHANGES_RESULTS
-    assert not RUNTIME_ONLY & CHANGES_RESULTS
+    assert paths == RUNTIME_SETTINGS | CHANGES_RESULTS
+    assert not RUNTIME_SETTINGS & CHANGES_RESULTS
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from eval_factory import demo
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.demo.example import packaged_data, write_example
+from eval_factory.demo.example import packaged_data_hashes, write_example
 from eval_factory.tasks.custom_benchmark import Benchmark
 from eval_factory.tasks.framework import load_framework
 
@@ -53,5 +53,5 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_the_samples_questions_are_named_with_their_hash() -> None:
     table = Path(demo.__path__[0]) / "sample" / "data.csv"
     digest = hashlib.sha256(table.read_bytes()).hexdigest()
-    assert packaged_data("sample_medical_qa") == {"package:demo/sample/data.csv": digest}
-    assert packaged_data("pubmed_qa") == {}
+    assert packaged_data_hashes("sample_medical_qa") == {"package:demo/sample/data.csv": digest}
+    assert packaged_data_hashes("pubmed_qa") == {}

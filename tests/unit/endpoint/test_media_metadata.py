@@ -19,7 +19,7 @@ from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.endpoint import media
 from eval_factory.endpoint.media import Medium, SendingRule
 from eval_factory.endpoint.media_metadata import BrokenFile, without_metadata
-from eval_factory.plan.run_plan import SENDS_METADATA, Plan
+from eval_factory.plan.run_plan import SENDS_METADATA_KEY, Plan
 from eval_factory.scoring.provenance import _picture_changes
 from eval_factory.workflows.dry_run import preview
 from seeing_endpoint import tone
@@ -455,7 +455,7 @@ def test_a_folder_of_before_keeps_its_rule(tmp_path: Path) -> None:
     assert before.sends_metadata_as_before
     assert before.identity == new.identity
     # as it is written when the folder goes on
-    run_config.write_text(to_yaml({**new.evaluation.as_dict(), SENDS_METADATA: True}))
+    run_config.write_text(to_yaml({**new.evaluation.as_dict(), SENDS_METADATA_KEY: True}))
     assert planned(tmp_path).model.keeps_metadata
     text_only = plan({"config.output_dir": str(tmp_path)})
     assert not text_only.model.keeps_metadata

@@ -63,10 +63,10 @@ def test_the_users_table_goes_before_the_library(library: list[tuple[str, str]])
 def test_the_table_is_by_model_whatever_the_role() -> None:
     per_million = {"input_per_million": 1, "output_per_million": 2, "cached_input_per_million": 0.5}
     row = {"model_id": "gpt-4o-2024-05-13", **per_million}
-    assert prices.table_prices(jury(**{f"{EXTRA}.prices": [row]})) == {
+    assert prices.user_table_prices(jury(**{f"{EXTRA}.prices": [row]})) == {
         "gpt": Price(1.0, 2.0, 0.5, "table")
     }
-    assert prices.table_prices(plan()) == {}
+    assert prices.user_table_prices(plan()) == {}
 
 
 def test_the_embedded_endpoint_is_free_and_says_so_only_to_a_limit(
@@ -113,8 +113,8 @@ OURS = (
 
 def test_what_is_ours_is_nobodys_bill_and_has_no_providers_price() -> None:
     assert [url for url in OURS if prices.is_hosted(url) or library_price(url, "gpt-4o", DAY)] == []
-    assert set(prices.hosted_roles(plan())) == {"model"}
-    assert prices.hosted_roles(plan({"target.api_endpoint.url": OURS[1]})) == {}
+    assert set(prices.hosted_endpoints(plan())) == {"model"}
+    assert prices.hosted_endpoints(plan({"target.api_endpoint.url": OURS[1]})) == {}
 
 
 def test_a_provider_is_known_by_its_url() -> None:

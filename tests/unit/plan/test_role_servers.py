@@ -9,7 +9,7 @@ from builders import plan
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import RunDir
 from eval_factory.plan.role_servers import SERVERS_SECTION, servers_section
-from eval_factory.plan.run_plan import Plan, where_keys_go
+from eval_factory.plan.run_plan import Plan, key_destination_lines
 from eval_factory.report.documents import run_config
 
 A, B, C, D = (f"http://{name}.example/v1" for name in "abcd")
@@ -81,5 +81,5 @@ def test_a_judges_servers_are_its_own(tmp_path: Path) -> None:
     assert [judge.urls for judge in again.judges] == [(C, A), (B,), (D, A)]
     other = planned(tmp_path, [D, A], **jury([C, A], [D], None))
     assert other.identity != first.identity
-    asked = [line.partition(" at http:")[0] for line in where_keys_go(other.endpoints)]
+    asked = [line.partition(" at http:")[0] for line in key_destination_lines(other.endpoints)]
     assert asked == ["model", "model", "j0", "j0", "j1", "j2", "j2"]

@@ -6,8 +6,8 @@ from typing import Any
 from builders import plan
 from eval_factory.plan.run_plan import (
     Plan,
+    key_destination_lines,
     slug_of,
-    where_keys_go,
 )
 from facts import each_says
 
@@ -104,7 +104,7 @@ def test_where_keys_go() -> None:
         {"name": "d", "model_id": "m", "api_key": None},
     ]
     each_says(
-        where_keys_go(with_judges(*judges).endpoints),
+        key_destination_lines(with_judges(*judges).endpoints),
         ["model at https://host.example: OPENAI_API_KEY"],
         ["a at https://host.example: A_KEY", "or else OPENAI_API_KEY"],
         ["b at https://host.example: OAuth", "anthropic"],

@@ -68,11 +68,11 @@ def test_the_price_is_that_of_the_run_that_paid(tmp_path: Path) -> None:
 def test_the_users_table_of_now_goes_before_the_price_of_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def table_price(_plan: Any, endpoint: Any, *, by_batch: bool) -> Price | None:
+    def price_in_user_table(_plan: Any, endpoint: Any, *, by_batch: bool) -> Price | None:
         assert not by_batch
         return TABLE if endpoint.role == "model" else None
 
-    monkeypatch.setattr("eval_factory.scoring.journal.table_price", table_price)
+    monkeypatch.setattr("eval_factory.scoring.journal.price_in_user_table", price_in_user_table)
     found = used(folder(tmp_path), "old")
     assert found.this_run.roles["model"].cost == Cost(5.0, "table", 1, 0, price=TABLE)
     assert found.all_runs.roles["model"].cost == Cost(10.25, "endpoint, table", 3, 0, price=TABLE)

@@ -15,7 +15,7 @@ import pytest
 from builders import plan
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.data.sources import load_sources
-from eval_factory.demo.example import packaged_data
+from eval_factory.demo.example import packaged_data_hashes
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.names import RUN_RECORD_FILE
 from eval_factory.scoring import provenance
@@ -141,7 +141,7 @@ def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:
     of_the_package = provenance.provenance_of(
         sample, "sample_medical_qa", "0" * 64, None, None
     ).dataset_files
-    assert of_the_package == packaged_data("sample_medical_qa") != {}
+    assert of_the_package == packaged_data_hashes("sample_medical_qa") != {}
     assert (
         provenance.provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="other").started_at
         is None

@@ -162,7 +162,7 @@ def test_data_of_the_package_are_hashed_again(
     folder = finished_folder(tmp_path / "out", {"config.type": "sample_medical_qa"})
     assert reproduce(folder.root, None, env=KEYS).differences == ()
     monkeypatch.setattr(
-        module, "packaged_data", lambda _: {"package:demo/sample/data.csv": "0" * 64}
+        module, "packaged_data_hashes", lambda _: {"package:demo/sample/data.csv": "0" * 64}
     )
     (line,) = reproduce(folder.root, None, env=KEYS).differences
     assert line.startswith(f"data: package:demo/sample/data.csv has SHA-256 {'0' * 64}; it was ")

@@ -30,7 +30,7 @@ from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line, helm_program
-from eval_factory.plan.run_plan import where_keys_go
+from eval_factory.plan.run_plan import key_destination_lines
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import view_site
 from eval_factory.workflows.leaderboard import registry
@@ -233,7 +233,7 @@ def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: 
         if cell.plan is not None:
             plans.append(cell.plan)
     redactor = redactor_of_all(plans, env)
-    key_lines = where_keys_go(list(chain.from_iterable(plan.endpoints for plan in plans)))
+    key_lines = key_destination_lines(list(chain.from_iterable(plan.endpoints for plan in plans)))
     screen.writelines(redactor.redact_text(f"key of {line}\n") for line in dict.fromkeys(key_lines))
     runs = [command_line(plan, debug=debug) for plan in plans]
     return [

@@ -25,7 +25,7 @@ from eval_factory.core.plain_yaml import YamlError, parse_own_text
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.plan.prices import prices_of
-from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, leaves_of
+from eval_factory.plan.run_plan import RUNTIME_SETTINGS, Plan, leaves_of
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.journal import read_roles
 from eval_factory.scoring.reportable import why_not_reportable
@@ -56,7 +56,7 @@ READ_WHEN_COLLECTED = frozenset(
 
 After its last request, a run collects its result from HELM's files and reads these settings.
 """
-SETTINGS_WITHOUT_EFFECT = RUNTIME_ONLY - READ_WHEN_COLLECTED
+SETTINGS_WITHOUT_EFFECT = RUNTIME_SETTINGS - READ_WHEN_COLLECTED
 """Settings that change how a run proceeds, but neither its requests nor its result."""
 
 

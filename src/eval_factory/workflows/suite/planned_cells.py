@@ -316,7 +316,7 @@ def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
     if unknown:
         problems = []
         for model, reason in unknown.items():
-            remedy = how_to_state_price(model, "suite.prices")
+            remedy = how_to_state_price(model, path="suite.prices")
             problems.append(f"suite: max_cost cannot be enforced: {reason}\n  {remedy}")
         raise ConfigError(problems)
 

@@ -16,7 +16,7 @@ from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.formats import counted
 from eval_factory.helm.command import command_line
 from eval_factory.helm.picture_metrics import uncomputed_metric_lines
-from eval_factory.plan.run_plan import Plan, where_keys_go
+from eval_factory.plan.run_plan import Plan, key_destination_lines
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
@@ -174,7 +174,9 @@ def _key_and_note_lines(
     notes: list[tuple[Cell, str]] = []
     for planned_cell in planned:
         evaluation = planned_cell.plan.evaluation
-        keys += [(planned_cell.cell, line) for line in where_keys_go(planned_cell.plan.endpoints)]
+        keys += [
+            (planned_cell.cell, line) for line in key_destination_lines(planned_cell.plan.endpoints)
+        ]
         notes += [(planned_cell.cell, text) for text in evaluation.warnings]
         notes += [(planned_cell.cell, text) for text in evaluation.task.about.notes]
     yield "\n# keys"

@@ -9,7 +9,7 @@ import pytest
 from builders import evaluation, plan
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
-from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, make_plan
+from eval_factory.plan.run_plan import RUNTIME_SETTINGS, Plan, make_plan
 from eval_factory.report.checksums import read_checksums
 from eval_factory.workflows.resume import DataRead, state_of_ended_run, write_state
 from eval_factory.workflows.suite import finished_cells
@@ -40,7 +40,7 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
     None
 ):
     """A new one has to be put into this list, or among those that are read when a result is collected."""
-    assert RUNTIME_ONLY >= finished_cells.READ_WHEN_COLLECTED
+    assert RUNTIME_SETTINGS >= finished_cells.READ_WHEN_COLLECTED
     extra = {
         f"config.params.extra.{name}"
         for name in (
