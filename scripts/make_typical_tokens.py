@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 from scripts.validity.bare_helm import environment  # noqa: E402
 from scripts.validity.our_runs import place, why_not  # noqa: E402
 
-from eval_factory.config.evaluation import Request, build_evaluation  # noqa: E402
+from eval_factory.config.evaluation import RunRequest, build_evaluation  # noqa: E402
 from eval_factory.plan.run_plan import make_plan  # noqa: E402
 from eval_factory.tasks.framework import Task, load_framework  # noqa: E402
 from eval_factory.tasks.typical_tokens import FILE, TypicalRequest, typical_requests  # noqa: E402
@@ -57,7 +57,7 @@ def measured(
         }
         if data_path is not None:
             flags["config.params.extra.data_path"] = data_path
-        evaluation = build_evaluation(Request(flags=flags), load_framework(), env)
+        evaluation = build_evaluation(RunRequest(flags=flags), load_framework(), env)
         sizes = prompt_sizes(make_plan(evaluation), env)
     if not sizes.requests:
         print(f"{task.name}: {sizes.reason}", file=sys.stderr)

@@ -16,7 +16,7 @@ from scripts.make_test_cases import PREFIX, run_configs
 
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.cli.main import cli
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.monitor.panel import load_panel
@@ -30,7 +30,7 @@ MARK = "# expect: "
 READERS: dict[Path, tuple[str, Callable[[Path], object]]] = {
     FOLDER: (
         "run_config",
-        lambda path: build_evaluation(Request(run_config=path), load_framework(), {}),
+        lambda path: build_evaluation(RunRequest(run_config=path), load_framework(), {}),
     ),
     GATE: ("gate_policy", load_policy),
     SUITES: ("suite", lambda path: build_suite(path, env={})),

@@ -26,8 +26,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.config.evaluation import Request, as_tuple, build_evaluation, request_of_arguments
-from eval_factory.config.load import plain_document
+from eval_factory.config.evaluation import (
+    RunRequest,
+    as_tuple,
+    build_evaluation,
+    request_of_arguments,
+)
+from eval_factory.config.load import as_yaml_values
 from eval_factory.core.errors import (
     BusyError,
     ConfigError,
@@ -192,7 +197,7 @@ def submit(
 
 
 def _run(
-    request: Request, options: Options, *, wait: bool, env: Mapping[str, str], screen: TextIO
+    request: RunRequest, options: Options, *, wait: bool, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated | Submitted:
     """Run the evaluation in this process or as a Slurm job, as the configuration says.
 
@@ -266,7 +271,7 @@ def run_suite(
     from eval_factory.workflows.suite.suite_journal import ScreenLines
     from eval_factory.workflows.suite.suite_report import SuiteOptions as DefaultOptions
 
-    suite_flags = plain_document(flags or {})
+    suite_flags = as_yaml_values(flags or {})
     if preset is not None:
         suite_flags["suite.preset"] = preset
     if output_dir is not None:
@@ -274,7 +279,7 @@ def run_suite(
     document = None
     path = None
     if isinstance(run_config, Mapping):
-        document = plain_document(run_config)
+        document = as_yaml_values(run_config)
     elif run_config is not None:
         path = Path(run_config)
     suite_options = options or DefaultOptions()

@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from eval_factory import api
-from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.foreign_configs import translated
+from eval_factory.config.evaluation import RunRequest, build_evaluation
+from eval_factory.config.foreign_configs import translate_config
 from eval_factory.config.resolved import Evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.core.plain_yaml import to_yaml
@@ -118,9 +118,9 @@ class World:
         return path
 
     def run(self, endpoint: Mapping[str, Any] = {}, **extra: Any) -> list[EndpointSettings]:
-        return self.of(Request(run_config=self.file(self.config(endpoint, **extra))))
+        return self.of(RunRequest(run_config=self.file(self.config(endpoint, **extra))))
 
-    def of(self, request: Request) -> list[EndpointSettings]:
+    def of(self, request: RunRequest) -> list[EndpointSettings]:
         return self.planned(
             build_evaluation(request, load_framework(), {**KEYS, "NAME_OF_IT": OWN})
         )
@@ -136,7 +136,9 @@ class World:
     ) -> list[EndpointSettings]:
         flags = {} if flag is None else {"target.api_endpoint.api_key": flag}
         return self.of(
-            Request(self.file(self.config(endpoint, **NO_JURY)), flags=flags, overrides=overrides)
+            RunRequest(
+                self.file(self.config(endpoint, **NO_JURY)), flags=flags, overrides=overrides
+            )
         )
 
     def suite(self, document: Mapping[str, Any]) -> list[EndpointSettings]:
@@ -144,7 +146,7 @@ class World:
             self.file({"suite": {"output_dir": str(self.folder / "s"), **document}}), env=KEYS
         )
         return list(
-            chain.from_iterable(self.of(Request(document=cell.document)) for cell in found.cells)
+            chain.from_iterable(self.of(RunRequest(document=cell.document)) for cell in found.cells)
         )
 
     def target(self, **endpoint: Any) -> dict[str, Any]:
@@ -165,10 +167,10 @@ class World:
     def stored(self, endpoint: Mapping[str, Any], **extra: Any) -> list[EndpointSettings]:
         """The run config that `reproduce` makes of a result's run_config.yml."""
         first = build_evaluation(
-            Request(document=self.config(endpoint, **extra)), load_framework(), KEYS
+            RunRequest(document=self.config(endpoint, **extra)), load_framework(), KEYS
         )
         again = without_unset(yaml.safe_load(to_yaml(first.as_dict())))
-        return self.of(Request(run_config=self.file(yaml.safe_load(to_yaml(again)))))
+        return self.of(RunRequest(run_config=self.file(yaml.safe_load(to_yaml(again)))))
 
     def as_job(self, endpoint: Mapping[str, Any], **extra: Any) -> list[EndpointSettings]:
         """A run as a job of Slurm: what its task reads."""
@@ -177,10 +179,10 @@ class World:
             "executor": "slurm",
             "slurm": {"partition": "p"},
         }
-        evaluation = build_evaluation(Request(document=document), load_framework(), KEYS)
+        evaluation = build_evaluation(RunRequest(document=document), load_framework(), KEYS)
         suite = suite_of(evaluation, make_plan(evaluation), KEYS)
         return list(
-            chain.from_iterable(self.of(Request(document=cell.document)) for cell in suite.cells)
+            chain.from_iterable(self.of(RunRequest(document=cell.document)) for cell in suite.cells)
         )
 
     def leaderboard(self, **endpoint: Any) -> list[EndpointSettings]:
@@ -191,15 +193,15 @@ class World:
         board = make_board(request, KEYS, io.StringIO())
         return list(
             chain.from_iterable(
-                self.of(Request(document=cell.cell.document)) for cell in board.cells
+                self.of(RunRequest(document=cell.cell.document)) for cell in board.cells
             )
         )
 
     def imported(self, **endpoint: Any) -> list[EndpointSettings]:
         told = {"url": f"{self.a}/chat/completions", "model_id": "m", "type": "chat", **endpoint}
         theirs = {"config": {"type": "pubmed_qa"}, "target": {"api_endpoint": told}}
-        ours = translated(self.file(theirs), load_framework()).document
-        return self.of(Request(document=ours))
+        ours = translate_config(self.file(theirs), load_framework()).document
+        return self.of(RunRequest(document=ours))
 
 
 NO_JURY: dict[str, Any] = {
@@ -241,7 +243,7 @@ WAYS: dict[str, tuple[Callable[[World], list[EndpointSettings]], set[str], set[s
         set(),
     ),
     "flag: a name over null": (lambda w: w.told(endpoint=NULL, flag=OWN), {OWN, NONE}, set()),
-    "dict": (lambda w: w.of(Request(document=w.config(NULL, **NO_JURY))), {NONE}, set()),
+    "dict": (lambda w: w.of(RunRequest(document=w.config(NULL, **NO_JURY))), {NONE}, set()),
     "default jury": (lambda w: w.run(), {MAIN, *JURY}, set()),
     "default jury: one null": (
         lambda w: w.run(gpt_judge_api_key=None),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core.results import Spent, SpentByRole, Usage
 from eval_factory.core.rundir import RunDir
@@ -35,7 +35,7 @@ def evaluation(
     flags: dict[str, Any] | None = None, *, file: Path | None = None, **env: str
 ) -> Evaluation:
     given = {**MINIMAL, **(flags or {})}
-    return build_evaluation(Request(run_config=file, flags=given), load_framework(), env)
+    return build_evaluation(RunRequest(run_config=file, flags=given), load_framework(), env)
 
 
 def plan(flags: dict[str, Any] | None = None) -> Plan:

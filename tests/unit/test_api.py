@@ -14,7 +14,7 @@ import yaml
 import eval_factory
 from builders import MINIMAL
 from eval_factory import api
-from eval_factory.config.evaluation import Request
+from eval_factory.config.evaluation import RunRequest
 from eval_factory.config.suite import Suite
 from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
@@ -28,11 +28,11 @@ class Asked(Exception):
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, Options, dict[str, Any]]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunRequest, Options, dict[str, Any]]]:
     """Return a list that gets the arguments of each call of the workflow."""
-    found: list[tuple[Request, Options, dict[str, Any]]] = []
+    found: list[tuple[RunRequest, Options, dict[str, Any]]] = []
 
-    def workflow(request: Request, options: Options, **others: Any) -> None:
+    def workflow(request: RunRequest, options: Options, **others: Any) -> None:
         found.append((request, options, others))
         raise Asked
 
@@ -48,7 +48,7 @@ def test_everything_that_is_said_reaches_the_workflow(name: str, asked: list[Any
     with pytest.raises(Asked):
         getattr(api, name)("x.yml", flags={"a.b": 1}, overrides=["c=2"], options=options, **others)
     ((request, given, told),) = asked
-    assert request == Request(run_config=Path("x.yml"), flags={"a.b": 1}, overrides=("c=2",))
+    assert request == RunRequest(run_config=Path("x.yml"), flags={"a.b": 1}, overrides=("c=2",))
     assert given is options
     assert told.pop("wait", None) == {"evaluate": True, "submit": False}.get(name)
     assert told == others
@@ -60,7 +60,7 @@ def test_what_is_not_said_is_this_process_and_no_screen(name: str, asked: list[A
     with pytest.raises(Asked):
         getattr(api, name)()
     ((request, options, others),) = asked
-    assert (request, options) == (Request(run_config=None, flags={}, overrides=()), Options())
+    assert (request, options) == (RunRequest(run_config=None, flags={}, overrides=()), Options())
     assert others["env"] is os.environ
     assert others["screen"].getvalue() == ""
 

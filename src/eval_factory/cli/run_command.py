@@ -386,7 +386,7 @@ def doctor(
     each endpoint gets one cheap question. Writes no files. Exit code: 0, or 3 if a prerequisite of
     every run does not work.
     """
-    from eval_factory.config.evaluation import Request
+    from eval_factory.config.evaluation import RunRequest
     from eval_factory.workflows.doctor import examine
 
     if overrides and run_config is None:
@@ -396,7 +396,7 @@ def doctor(
     marks = {True: "ok", False: "NO", None: "-"}
     stdout = tolerant_stream(sys.stdout)
     all_work = True
-    for finding in examine(Request(run_config=run_config, overrides=overrides), os.environ):
+    for finding in examine(RunRequest(run_config=run_config, overrides=overrides), os.environ):
         all_work = all_work and finding.works is not False
         if as_json:
             write_record(stdout, vars(finding))

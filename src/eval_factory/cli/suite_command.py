@@ -304,7 +304,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     or the file to write exists.
     """
     # imported late, to keep `--help` fast
-    from eval_factory.config.foreign_configs import translated
+    from eval_factory.config.foreign_configs import translate_config
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.tasks.framework import load_framework
 
@@ -313,7 +313,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
             raise ConfigError(f"{output}: is the file that is translated; name another file")
         if not force:
             raise ConfigError(f"{output}: already exists; name another file, or give --force")
-    translation = translated(file, load_framework())
+    translation = translate_config(file, load_framework())
     screen = tolerant_stream(sys.stderr)
     screen.writelines(f"{printable_lines(finding)}\n" for finding in translation.findings)
     if output is None:

@@ -17,14 +17,19 @@ from pydantic import ValidationError
 
 from eval_factory.config import foreign_keys
 from eval_factory.config.load import (
+    as_yaml_values,
     interpolate,
     load_run_config,
-    nested,
+    nest_paths,
     parse_overrides,
-    plain_document,
 )
 from eval_factory.config.merge import Layer, Source, ValueSources, merge, section_at
-from eval_factory.config.model import RunConfig, known_keys, unknown_key, wrong_value
+from eval_factory.config.model import (
+    RunConfig,
+    known_keys,
+    unknown_key_message,
+    wrong_value_message,
+)
 from eval_factory.config.resolved import FLAG_OF_KEY, Evaluation
 from eval_factory.config.rules import BENCHMARK_KEY, with_task_rules
 from eval_factory.core.errors import ConfigError
@@ -75,7 +80,7 @@ def find_benchmark(
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """The input of a command: the run config, the flags and the overrides."""
 
     run_config: Path | None = None
@@ -88,7 +93,7 @@ class Request:
 
 
 def build_evaluation(
-    request: Request,
+    request: RunRequest,
     framework: Framework,
     env: Mapping[str, str],
     task: Task | None = None,
@@ -145,21 +150,21 @@ def _configured_task(
 
     The reason is added to `problems`, unless config.type is not a text: `_validated` reports that.
     """
-    name = last_value(user_layers, "config", "type")
+    name = strongest_value(user_layers, "config", "type")
     if name is None:
         problems.append(
             "config.type: is missing; it names the task ('eval-factory ls' lists all tasks)"
         )
     if not isinstance(name, str):
         return None
-    upstream_name = last_value(user_layers, "config", "params", "extra", "upstream")
+    upstream_name = strongest_value(user_layers, "config", "params", "extra", "upstream")
     upstream = HELM
     if isinstance(upstream_name, str):
         upstream = UPSTREAMS.get(upstream_name, HELM)
     return task_named(name, framework, problems, upstream)
 
 
-def read_layers(request: Request, env: Mapping[str, str]) -> list[Layer]:
+def read_layers(request: RunRequest, env: Mapping[str, str]) -> list[Layer]:
     """Return the layers of the user's input, the weakest layer first.
 
     Raises:
@@ -169,7 +174,7 @@ def read_layers(request: Request, env: Mapping[str, str]) -> list[Layer]:
     return _user_layers(request, env, problems=[])
 
 
-def last_value(layers: Sequence[Layer], *path: str) -> Any:
+def strongest_value(layers: Sequence[Layer], *path: str) -> Any:
     """Return the value at a path from the strongest layer; None if no layer has a value there.
 
     The weakest layer comes first.
@@ -182,15 +187,15 @@ def last_value(layers: Sequence[Layer], *path: str) -> Any:
     return None
 
 
-def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) -> list[Layer]:
+def _user_layers(request: RunRequest, env: Mapping[str, str], problems: list[str]) -> list[Layer]:
     """Return the layers of the user's input without empty layers, the weakest layer first."""
     layers: list[Layer] = []
     if request.document is not None:
-        layers.append((Source.FILE, plain_document(request.document)))
+        layers.append((Source.FILE, as_yaml_values(request.document)))
     if request.run_config is not None:
         layers.append((Source.FILE, load_run_config(request.run_config)))
     layers += [
-        (Source.FLAG, nested(request.flags)),
+        (Source.FLAG, nest_paths(request.flags)),
         (Source.OVERRIDE, parse_overrides(request.overrides)),
     ]
     layers = [
@@ -269,7 +274,7 @@ def _replace_share_by_count(merged: dict[str, Any], task: Task | None, problems:
 
 
 def _validated(
-    merged: dict[str, Any], sources: ValueSources, request: Request, problems: list[str]
+    merged: dict[str, Any], sources: ValueSources, request: RunRequest, problems: list[str]
 ) -> RunConfig | None:
     """Return the merged configuration as a run config; None if the configuration has problems."""
     try:
@@ -286,7 +291,7 @@ def _validated(
         return None
 
 
-def _explained(path: str, detail: Any, sources: ValueSources, request: Request) -> str:
+def _explained(path: str, detail: Any, sources: ValueSources, request: RunRequest) -> str:
     """Return the message about one of pydantic's findings.
 
     The message begins with the file or the flag from which the value came, if this is known.
@@ -307,17 +312,17 @@ def _explained(path: str, detail: Any, sources: ValueSources, request: Request) 
     if source is Source.FILE and request.run_config is not None:
         beginning = f"{request.run_config}: "
     if detail["type"] != "extra_forbidden":
-        return f"{beginning}{path}: {wrong_value(detail)}"
+        return f"{beginning}{path}: {wrong_value_message(detail)}"
     parent, _, name = path.rpartition(".")
     if parent:
         names = known_keys(RunConfig, parent.split("."))
     else:
         names = [*known_keys(RunConfig, ()), *foreign_keys.EXECUTOR_KEYS]
-    return f"{beginning}{unknown_key(path, name, names, foreign_keys.known_in(parent))}"
+    return f"{beginning}{unknown_key_message(path, name, names, foreign_keys.known_in(parent))}"
 
 
 def _with_benchmark(
-    evaluation: Evaluation, benchmark: Benchmark | None, request: Request, problems: list[str]
+    evaluation: Evaluation, benchmark: Benchmark | None, request: RunRequest, problems: list[str]
 ) -> Evaluation:
     """Return the evaluation with its custom benchmark.
 
@@ -332,7 +337,7 @@ def _with_benchmark(
 
 
 def _named_benchmark(
-    evaluation: Evaluation, request: Request, problems: list[str]
+    evaluation: Evaluation, request: RunRequest, problems: list[str]
 ) -> tuple[Evaluation, Benchmark | None]:
     """Read the benchmark that the run config names.
 
@@ -404,20 +409,20 @@ def request_of_arguments(
     output_dir: Path | str | None,
     flags: Mapping[str, Any] | None,
     overrides: Iterable[str],
-) -> Request:
+) -> RunRequest:
     """Return the arguments of `eval_factory.evaluate` as a request.
 
     Raises:
         ConfigError: a flag has a value that no file could hold.
     """
-    plain_flags = plain_document(flags or {})
+    plain_flags = as_yaml_values(flags or {})
     if output_dir is not None:
         plain_flags["config.output_dir"] = os.fspath(output_dir)
     texts = as_tuple(overrides)
     if isinstance(run_config, Mapping):
-        return Request(document=run_config, flags=plain_flags, overrides=texts)
+        return RunRequest(document=run_config, flags=plain_flags, overrides=texts)
     path = None if run_config is None else Path(run_config)
-    return Request(run_config=path, flags=plain_flags, overrides=texts)
+    return RunRequest(run_config=path, flags=plain_flags, overrides=texts)
 
 
 _Item = TypeVar("_Item")

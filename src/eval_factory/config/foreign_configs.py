@@ -21,17 +21,17 @@ from typing import Any
 
 import yaml
 
-from eval_factory.config.foreign_forms import form_of, runs_of, without_versions
+from eval_factory.config.foreign_forms import form_of, runs_of, without_versioned_names
 from eval_factory.config.foreign_keys import (
     ADAPTER,
     INTERCEPTORS,
     NO_EFFECT,
     ONLY,
     TABLE,
-    interceptors_in,
+    active_interceptors,
 )
-from eval_factory.config.load import each_text, nested
-from eval_factory.config.merge import Source, is_credential, leaves, merge, section_at
+from eval_factory.config.load import map_texts, nest_paths
+from eval_factory.config.merge import Source, is_credential, leaves_by_path, merge, section_at
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.suite_layers import name_of_type
 from eval_factory.config.suite_model import RESERVED_OPTIONS
@@ -105,7 +105,7 @@ class Translation:
         return "\n".join([*lines, body])
 
 
-def translated(path: Path, framework: Framework) -> Translation:
+def translate_config(path: Path, framework: Framework) -> Translation:
     """Convert the configuration file of another program.
 
     Raises:
@@ -113,7 +113,7 @@ def translated(path: Path, framework: Framework) -> Translation:
             of eval-factory.
     """
     document = load_mapping(path, needs=_KNOWN_FORMS)
-    paths_of_api_keys = list(paths_of_written_keys(without_versions(document)))
+    paths_of_api_keys = list(paths_of_written_keys(without_versioned_names(document)))
     if paths_of_api_keys:
         raise ConfigError(
             [f"{path}: {key_path}: {TABLE['written_key']}" for key_path in paths_of_api_keys]
@@ -234,7 +234,7 @@ class _FileImport:
         }
         top_level_keys = _LAUNCHER_KEYS[""]
         known = self.known_values(section="", value=self.document, known_keys=top_level_keys)
-        resolved = each_text(known, self.without_references)
+        resolved = map_texts(known, self.without_references)
         execution = _mapping(resolved.get("execution"))
         deployment = resolved["deployment"]
         executor, deployment_type = self.types(resolved.get("defaults"), execution, deployment)
@@ -267,7 +267,7 @@ class _FileImport:
         model = resolved["deployment"].get("served_model_name")
         folder = _mapping(resolved.get("execution")).get("output_dir")
         shared_layers: list[_FileLayer] = [
-            ("deployment.", nested({f"{ENDPOINT}.model_id": model})),
+            ("deployment.", nest_paths({f"{ENDPOINT}.model_id": model})),
             ("", resolved),
             *_config_layers("evaluation", evaluation),
         ]
@@ -283,7 +283,7 @@ class _FileImport:
             variables = {**shared_variables, **_user_variables(f"{path}.env_vars", section)}
             all_variables |= variables
             own_values = {"config.output_dir": folder, **self.task_values(path, section, task)}
-            own_layers = [*_config_layers(path, section), (f"{path}.", nested(own_values))]
+            own_layers = [*_config_layers(path, section), (f"{path}.", nest_paths(own_values))]
             run = _RunDocument(self, task, _by_name(variables))
             runs.append(run.document([*shared_layers, *own_layers]))
         self.note_variables(all_variables)
@@ -682,7 +682,7 @@ class _RunDocument:
             adapter: the endpoint's `adapter_config`, which is changed.
             prefix: the path of the layer in the file, with a final dot; empty for the top.
         """
-        for interceptor in interceptors_in(adapter.pop("interceptors", [])):
+        for interceptor in active_interceptors(adapter.pop("interceptors", [])):
             path = f"{INTERCEPTORS}[{interceptor.number}]"
             known_interceptor = TABLE["interceptors"].get(interceptor.name)
             if known_interceptor is None:
@@ -781,7 +781,10 @@ def _config_layers(path: str, section: Mapping[str, Any]) -> list[_FileLayer]:
     for key, value in _mapping(section.get("overrides")).items():
         overrides[key.lstrip("+")] = value
     config = _mapping(section.get("nemo_evaluator_config"))
-    return [(f"{path}.nemo_evaluator_config.", config), (f"{path}.overrides.", nested(overrides))]
+    return [
+        (f"{path}.nemo_evaluator_config.", config),
+        (f"{path}.overrides.", nest_paths(overrides)),
+    ]
 
 
 def _suite_document(
@@ -799,7 +802,7 @@ def _suite_document(
     """
     params_by_run = []  # for each run, a dict from the dotted path of a parameter to its value
     for run in runs:
-        values = leaves(run["config"].get("params", {}))
+        values = leaves_by_path(run["config"].get("params", {}))
         params_by_run.append({".".join(path): value for path, value in values.items()})
     shared = {}
     for key, value in params_by_run[0].items():
@@ -816,7 +819,7 @@ def _suite_document(
     excluded = []
     for run, name, params, own_endpoint in zip(runs, names, params_by_run, endpoints, strict=True):
         task = run["config"]["type"]
-        own_params = nested({key: params[key] for key in params if key not in shared})
+        own_params = nest_paths({key: params[key] for key in params if key not in shared})
         if own_params:
             evaluations.append({"type": task, "name": name, "params": own_params})
         elif name != task:
@@ -829,7 +832,7 @@ def _suite_document(
                 excluded.append({"evaluation": name, "target": target})
     suite = {
         **executor_keys,
-        "params": nested(shared),
+        "params": nest_paths(shared),
         "evaluations": evaluations,
         "targets": [
             _without_empty({"name": name, "api_endpoint": endpoint, "serve": serve or {}})

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eval_factory.config.load import nested
+from eval_factory.config.load import nest_paths
 from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import load_packaged
@@ -23,7 +23,7 @@ from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import Framework
 
 _Tree = dict[str, Any]
-Note = Callable[[str, str], None]
+AddNote = Callable[[str, str], None]
 """Records a finding: the path of a value in the file, and a message about the value."""
 
 FORMS: Any = load_packaged("config/foreign_forms.yml")
@@ -49,7 +49,7 @@ _VERSIONED = re.compile(r"(?:harbor|gym|skills|lm-eval|vlmevalkit)://[\w./-]+@[\
 _VARIABLE = re.compile(r"\$\{?(\w+)\}?\Z")  # a reference to a variable: $NAME or ${NAME}
 
 
-def without_versions(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def without_versioned_names(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the document with null in place of each name such as `lm-eval://mmlu@1.0`.
 
     A search for API keys would take the part before the `@` for a user name or a password.
@@ -100,13 +100,13 @@ class ConvertedRun:
             first_values["config.type"] = self.task
         folder = values.pop("config.output_dir", None)
         first_values["config.output_dir"] = folder or "results/imported"
-        tree = nested({**first_values, **values})
+        tree = nest_paths({**first_values, **values})
         tree.setdefault("target", {}).setdefault("api_endpoint", {})
         return tree
 
 
 def runs_of(
-    form: str, document: Mapping[str, Any], framework: Framework, note: Note
+    form: str, document: Mapping[str, Any], framework: Framework, note: AddNote
 ) -> list[ConvertedRun]:
     """Return a run for each benchmark for which we have a task.
 
@@ -132,7 +132,7 @@ class _Conversion:
 
     form: str  # `LM_EVAL`, `INSPECT` or `NEL`
     framework: Framework
-    note: Note
+    note: AddNote
     values: _Tree = field(default_factory=dict)  # the dotted path in our run config -> the value
 
     @property
@@ -141,7 +141,9 @@ class _Conversion:
         table: Mapping[str, Any] = FORMS[self.form]
         return table
 
-    def take(self, section: Mapping[str, Any], prefix: str = "", file_prefix: str = "") -> None:
+    def convert_section(
+        self, section: Mapping[str, Any], prefix: str = "", file_prefix: str = ""
+    ) -> None:
         """Convert each value of a section, and note the values without a counterpart.
 
         Args:
@@ -159,7 +161,7 @@ class _Conversion:
             if our_path is not None:
                 self._put(our_path, value, f"{file_prefix}{name}")
             elif isinstance(value, Mapping) and is_known_section:
-                self.take(value, prefix=f"{path}.", file_prefix=f"{file_prefix}{name}.")
+                self.convert_section(value, prefix=f"{path}.", file_prefix=f"{file_prefix}{name}.")
             else:
                 self.note(f"{file_prefix}{name}", self.advice(path))
 
@@ -199,7 +201,7 @@ class _Conversion:
                 known_names.append(key.rpartition(".")[2])
         return f"has no counterpart; leave it out{did_you_mean(name, sorted(known_names))}"
 
-    def missing(self, name: str) -> None:
+    def note_missing(self, name: str) -> None:
         """Note a setting that the file lacks, because the other program's command line sets it."""
         self.note(name, self.table["missing"][name])
 
@@ -250,10 +252,12 @@ def _lm_eval_runs(document: Mapping[str, Any], conversion: _Conversion) -> Itera
     # These models of the harness ask OpenAI's own endpoint, which needs a key.
     if model in conversion.table["keyed"]:
         _take_provider(_OPENAI, conversion)
-    conversion.take({"model_args": settings.pop("model_args", None)})
-    conversion.take(settings)  # Taken last, so that gen_kwargs overwrite the limits of model_args.
+    conversion.convert_section({"model_args": settings.pop("model_args", None)})
+    conversion.convert_section(
+        settings
+    )  # Taken last, so that gen_kwargs overwrite the limits of model_args.
     if tasks is None:
-        conversion.missing("tasks")
+        conversion.note_missing("tasks")
         yield ConvertedRun(task=None, values=conversion.values)
     if isinstance(tasks, str):
         tasks = tasks.split(",")
@@ -293,24 +297,26 @@ def _inspect_runs(document: Mapping[str, Any], conversion: _Conversion) -> Itera
     # The task and the model are names, or sections that hold the name under the same key.
     if isinstance(task, Mapping):
         further_settings = {name: task[name] for name in task if name != "task"}
-        conversion.take(further_settings, prefix="task.", file_prefix="task.")
+        conversion.convert_section(further_settings, prefix="task.", file_prefix="task.")
         task = task.get("task")
     model_section = dict(model) if isinstance(model, Mapping) else {"model": model}
     model_name = model_section.pop("model", None)
     if model_name is not None:
         _take_model(str(model_name), conversion, has_url=bool(model_section.get("base_url")))
     else:
-        conversion.missing("model")
+        conversion.note_missing("model")
     model_config = model_section.pop("config", None)
     if isinstance(model_config, Mapping):
         # The table lists these settings under `generate_config`, where a file may have them too.
-        conversion.take(model_config, prefix="generate_config.", file_prefix="model.config.")
-    conversion.take(model_section, prefix="model.", file_prefix="model.")
+        conversion.convert_section(
+            model_config, prefix="generate_config.", file_prefix="model.config."
+        )
+    conversion.convert_section(model_section, prefix="model.", file_prefix="model.")
     # Taken last, so that the file's generate_config overwrites the model's own config.
-    conversion.take(settings)
+    conversion.convert_section(settings)
     conversion.values.setdefault(_TYPE, "chat")
     if task is None:
-        conversion.missing("task")
+        conversion.note_missing("task")
         yield ConvertedRun(task=None, values=conversion.values)
     else:
         yield ConvertedRun(conversion.task(task, "task"), conversion.values)
@@ -376,7 +382,7 @@ def _nel_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[
         _take_service(services.get(service_name), service_name, own_conversion)
         _take_solver(solver, f"{path}.solver.", own_conversion)
         task = own_conversion.task(benchmark.pop("name", None), f"{path}.name")
-        own_conversion.take(benchmark, prefix="benchmark.", file_prefix=f"{path}.")
+        own_conversion.convert_section(benchmark, prefix="benchmark.", file_prefix=f"{path}.")
         for section in ("output", "cluster", "sandboxes"):
             _take_section(document.get(section), section, own_conversion)
         yield ConvertedRun(task, own_conversion.values)
@@ -389,7 +395,7 @@ def _take_section(section: Any, name: str, conversion: _Conversion) -> None:
     """Convert a section of a file of NEL, or note it if no key of the section is known."""
     has_known_keys = any(key.startswith(f"{name}.") for key in FORMS[NEL]["keys"])
     if isinstance(section, Mapping) and has_known_keys:
-        conversion.take(section, prefix=f"{name}.", file_prefix=f"{name}.")
+        conversion.convert_section(section, prefix=f"{name}.", file_prefix=f"{name}.")
     elif section:
         conversion.note(name, conversion.advice(name))
 
@@ -430,7 +436,7 @@ def _take_service(section: Any, name: Any, conversion: _Conversion) -> None:
             f"services.{name}.api_key",
             f"does not name a variable; write the NAME of a variable as {_KEY}",
         )
-    conversion.take(service, prefix="service.", file_prefix=f"services.{name}.")
+    conversion.convert_section(service, prefix="service.", file_prefix=f"services.{name}.")
 
 
 def _take_solver(solver: Any, file_prefix: str, conversion: _Conversion) -> None:
@@ -446,4 +452,4 @@ def _take_solver(solver: Any, file_prefix: str, conversion: _Conversion) -> None
     if solver_type not in ("simple", "container"):
         shown_type = one_line(str(solver_type), _MAX_SHOWN_TYPE)
         conversion.note(f"{file_prefix}type", f"{shown_type}: {conversion.advice('solver.type')}")
-    conversion.take(settings, prefix="solver.", file_prefix=file_prefix)
+    conversion.convert_section(settings, prefix="solver.", file_prefix=file_prefix)

@@ -90,7 +90,7 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
             )
     if not isinstance(foreign.get(INTERCEPTORS, []), list):
         yield f"{INTERCEPTORS}: must be a list"
-    for interceptor in interceptors_in(foreign.get(INTERCEPTORS)):
+    for interceptor in active_interceptors(foreign.get(INTERCEPTORS)):
         if interceptor.name not in TABLE["harmless"]:
             our_keys = TABLE["interceptors"].get(interceptor.name, {}).get("ours")
             if our_keys:
@@ -130,7 +130,7 @@ class Interceptor(NamedTuple):
     section: Mapping[str, Any]  # the entry itself, with `name` and maybe `enabled` and `config`
 
 
-def interceptors_in(value: Any) -> Iterator[Interceptor]:
+def active_interceptors(value: Any) -> Iterator[Interceptor]:
     """Yield each interceptor that is not turned off.
 
     `value` is the value of the key `interceptors`. A value that is not a list yields nothing.

@@ -15,7 +15,7 @@ from typing import Any
 from eval_factory.config import foreign_keys
 from eval_factory.config.foreign_keys import EXECUTOR_KEYS
 from eval_factory.config.model import RunConfig
-from eval_factory.config.suite_layers import PASSED_KEYS, TOP, preset_names
+from eval_factory.config.suite_layers import KEYS_PASSED_TO_CELLS, SUITE_KEY, preset_names
 from eval_factory.config.suite_model import SuiteSection
 from eval_factory.core.enums import SLURM
 from eval_factory.core.plain_yaml import load_packaged
@@ -40,7 +40,7 @@ _DESCRIBED_AS = {
 """A section of a suite -> the section with equal keys whose descriptions are used."""
 
 _TEXTS: Mapping[str, str] = load_packaged("config/descriptions.yml")
-DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".")[0] != TOP}
+DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".")[0] != SUITE_KEY}
 """The dotted path of a key of a run config -> the description that an editor shows."""
 
 
@@ -135,7 +135,7 @@ def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults:
 
 def _is_in_suite(path: str) -> bool:
     """Return True if a dotted path is in a suite's file; False for a path in a run config."""
-    return path.partition(".")[0] == TOP
+    return path.partition(".")[0] == SUITE_KEY
 
 
 def _field(
@@ -224,11 +224,11 @@ def suite_schema(framework: Framework) -> _Schema:
     run = run_config_schema(framework)["properties"]
     run_keys = {**run["config"]["properties"], **run["target"]["properties"]}
     shared = {name: run_keys[name] for name in _SHARED}
-    section = _mapping(model, TOP, model["$defs"], framework.defaults.suite)
+    section = _mapping(model, SUITE_KEY, model["$defs"], framework.defaults.suite)
     properties = section["properties"]
     extra = shared["params"]["properties"]["extra"]["properties"]
     # In a suite, these keys have the values of the keys of `extra`, and other descriptions.
-    for name in PASSED_KEYS:
+    for name in KEYS_PASSED_TO_CELLS:
         properties[name] = {**extra[name], "description": properties[name]["description"]}
     properties["preset"]["anyOf"] = [{"enum": preset_names()}, _VARIABLE, {"type": "null"}]
     evaluations = properties["evaluations"]["anyOf"][0]
@@ -240,8 +240,8 @@ def suite_schema(framework: Framework) -> _Schema:
         "description": "A null means the default. ${NAME} and ${NAME:-default} are taken "
         "from the environment.",
         "type": "object",
-        "properties": {TOP: {"description": "Evaluations x variants x targets.", **section}},
-        "required": [TOP],
+        "properties": {SUITE_KEY: {"description": "Evaluations x variants x targets.", **section}},
+        "required": [SUITE_KEY],
         "additionalProperties": False,
         "definitions": shared,
     }

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.merge import put
+from eval_factory.config.merge import set_at_path
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import (
     MAX_LEVELS,
@@ -49,7 +49,7 @@ def load_run_config(path: Path) -> dict[str, Any]:
     return load_mapping(path, needs="at least `config:` with `type:`, and `target:`")
 
 
-def each_text(value: Any, change: Callable[[str, str], Any], path: str = "") -> Any:
+def map_texts(value: Any, change: Callable[[str, str], Any], path: str = "") -> Any:
     """Return a copy of a tree in which `change` replaced each text. Keys are not changed.
 
     Args:
@@ -61,10 +61,10 @@ def each_text(value: Any, change: Callable[[str, str], Any], path: str = "") -> 
         changed = {}
         for key, item in value.items():
             item_path = f"{path}.{key}" if path else str(key)
-            changed[key] = each_text(item, change, item_path)
+            changed[key] = map_texts(item, change, item_path)
         return changed
     if isinstance(value, list):
-        return [each_text(item, change, f"{path}[{number}]") for number, item in enumerate(value)]
+        return [map_texts(item, change, f"{path}[{number}]") for number, item in enumerate(value)]
     if isinstance(value, str):
         return change(path, value)
     return value
@@ -92,7 +92,7 @@ def interpolate(tree: Any, env: Mapping[str, str], tree_path: str, problems: lis
             return _typed(replaced)
         return replaced
 
-    return each_text(tree, fill_in, tree_path)
+    return map_texts(tree, fill_in, tree_path)
 
 
 def _variable_text(
@@ -192,7 +192,7 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
             except YamlError as error:
                 problems.append(f"--overrides: {key.strip()}: {error}")
                 continue
-            put(tree, names, parsed)
+            set_at_path(tree, names, parsed)
     if problems:
         raise ConfigError(problems)
     return tree
@@ -224,18 +224,18 @@ def _split_outside_quotes(text: str) -> list[str]:
     return [part for part in parts if part.strip()]
 
 
-def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+def nest_paths(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Return a dict with dotted paths as nested dicts.
 
     `{"config.params.top_p": 1}` becomes `{"config": {"params": {"top_p": 1}}}`.
     """
     tree: dict[str, Any] = {}
     for path, value in flat.items():
-        put(tree, path.split("."), value)
+        set_at_path(tree, path.split("."), value)
     return tree
 
 
-def plain_document(mapping: Mapping[Any, Any]) -> dict[str, Any]:
+def as_yaml_values(mapping: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a copy of a mapping with values that a YAML file could hold.
 
     The copy consists of dicts, lists, texts, numbers, booleans and None. Similar objects of
@@ -252,7 +252,7 @@ def plain_document(mapping: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any, path: str, level: int) -> Any:
-    """Return a copy of a value for `plain_document`; raise ConfigError if it cannot be converted.
+    """Return a copy of a value for `as_yaml_values`; raise ConfigError if it cannot be converted.
 
     Args:
         value: the value to convert.

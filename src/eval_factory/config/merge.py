@@ -22,9 +22,9 @@ _DEFAULT_SOURCES = (Source.FRAMEWORK, Source.TASK)
 """The layers with defaults. All other layers are the user's."""
 ValueSources = dict[str, Source]  # the dotted path of a value -> the layer that set the value
 Layer = tuple[Source, dict[str, Any]]  # the kind of the layer, and its tree of values
-Path = tuple[Any, ...]  # the names of the sections, the outermost first, then the value's name
+KeyPath = tuple[Any, ...]  # the names of the sections, the outermost first, then the value's name
 # The path of a leaf -> its value and its layer. The layer is None if a null removed the value.
-_Leaves = dict[Path, tuple[Any, Source | None]]
+_Leaves = dict[KeyPath, tuple[Any, Source | None]]
 
 
 def is_credential(name: str) -> bool:
@@ -35,19 +35,19 @@ def is_credential(name: str) -> bool:
     return name.removesuffix("_name").endswith("api_key")
 
 
-def leaves(tree: Mapping[Any, Any], parent_path: Path = ()) -> dict[Path, Any]:
+def leaves_by_path(tree: Mapping[Any, Any], parent_path: KeyPath = ()) -> dict[KeyPath, Any]:
     """Return the leaves of a tree by their paths. An empty mapping is a leaf too."""
-    leaf_by_path: dict[Path, Any] = {}
+    leaf_by_path: dict[KeyPath, Any] = {}
     for name, value in tree.items():
         path = (*parent_path, name)
         if isinstance(value, Mapping) and value:
-            leaf_by_path |= leaves(value, path)
+            leaf_by_path |= leaves_by_path(value, path)
         else:
             leaf_by_path[path] = value
     return leaf_by_path
 
 
-def put(tree: dict[Any, Any], path: Sequence[Any], value: Any) -> None:
+def set_at_path(tree: dict[Any, Any], path: Sequence[Any], value: Any) -> None:
     """Set the value at a path in a tree. Missing sections on the path are added.
 
     A value on the path that is not a section is replaced by a section.
@@ -98,7 +98,7 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     merged: _Leaves = {}
     defaults: _Leaves = {}
     for source, tree in layers:  # the layers with defaults come first
-        for path, value in leaves(tree).items():
+        for path, value in leaves_by_path(tree).items():
             if source not in _DEFAULT_SOURCES and _means_default(path, value):
                 # Without a default, the null leaves neither a value nor a layer.
                 new = _leaves_at(defaults, path) or {path: (None, None)}
@@ -114,18 +114,18 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     complete: dict[str, Any] = {}
     sources: ValueSources = {}
     for path, (value, value_source) in merged.items():
-        put(complete, path, deepcopy(value))
+        set_at_path(complete, path, deepcopy(value))
         if value_source is not None:
             sources[".".join(map(str, path))] = value_source
     return complete, sources
 
 
-def _means_default(path: Path, value: Any) -> bool:
+def _means_default(path: KeyPath, value: Any) -> bool:
     """Return True if a user's value stands for the default: a null, but not for a credential."""
     return value is None and not is_credential(str(path[-1]))
 
 
-def _is_section_or_missing(merged: _Leaves, path: Path) -> bool:
+def _is_section_or_missing(merged: _Leaves, path: KeyPath) -> bool:
     """Return True if the merged tree has a mapping at a path, or nothing.
 
     `merged` has no entry for a mapping with leaves: it has the leaves. It has an entry for an empty
@@ -137,7 +137,7 @@ def _is_section_or_missing(merged: _Leaves, path: Path) -> bool:
     return bool(value == {})
 
 
-def _remove_related(leaf_by_path: _Leaves, path: Path, stay: _Leaves) -> None:
+def _remove_related(leaf_by_path: _Leaves, path: KeyPath, stay: _Leaves) -> None:
     """Remove the leaves at, above and below a path, except leaves whose path is in `stay`.
 
     A new value replaces the section below its path. A new value within a section replaces the value
@@ -150,7 +150,7 @@ def _remove_related(leaf_by_path: _Leaves, path: Path, stay: _Leaves) -> None:
             del leaf_by_path[leaf_path]
 
 
-def _leaves_at(leaf_by_path: _Leaves, path: Path) -> _Leaves:
+def _leaves_at(leaf_by_path: _Leaves, path: KeyPath) -> _Leaves:
     """Return the leaf at a path, or all leaves below the path."""
     selected: _Leaves = {}
     for leaf_path, leaf in leaf_by_path.items():

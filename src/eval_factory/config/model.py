@@ -120,7 +120,7 @@ def _one_line(text: str) -> str:
     return text
 
 
-def shown_pattern(pattern: str) -> WithJsonSchema:
+def editor_pattern(pattern: str) -> WithJsonSchema:
     """Return the JSON Schema by which an editor checks a text.
 
     A text with `${NAME}` is always accepted. eval-factory itself checks a text with its own code,
@@ -130,7 +130,7 @@ def shown_pattern(pattern: str) -> WithJsonSchema:
 
 
 VariableName = Annotated[
-    str, AfterValidator(_variable_name), shown_pattern(r"^[A-Za-z_][A-Za-z0-9_]*$")
+    str, AfterValidator(_variable_name), editor_pattern(r"^[A-Za-z_][A-Za-z0-9_]*$")
 ]
 OneLineText = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
 PathText = Annotated[OneLineText, AfterValidator(expand_home)]
@@ -138,10 +138,10 @@ PathText = Annotated[OneLineText, AfterValidator(expand_home)]
 
 MAX_COUNT = 10**9  # the maximum of every count; a larger number is a typing error
 
-Positive = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
+PositiveInteger = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
 _SHARE_SCHEMA = {"type": "number", "exclusiveMinimum": 0.0, "exclusiveMaximum": 1.0}
 _CountOrShare = Annotated[
-    Positive,
+    PositiveInteger,
     WithJsonSchema(
         {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_COUNT}, _SHARE_SCHEMA]}
     ),
@@ -156,7 +156,7 @@ def _checked_role(text: str) -> str:
     return text
 
 
-Role = Annotated[str, AfterValidator(_checked_role), shown_pattern(rf"^(?!{MODEL_ROLE}$){_ROLE}$")]
+Role = Annotated[str, AfterValidator(_checked_role), editor_pattern(rf"^(?!{MODEL_ROLE}$){_ROLE}$")]
 
 
 def _checked_month(value: object) -> object:
@@ -166,7 +166,7 @@ def _checked_month(value: object) -> object:
     return value
 
 
-Month = Annotated[str, BeforeValidator(_checked_month), shown_pattern(rf"^{_MONTH}$")]
+Month = Annotated[str, BeforeValidator(_checked_month), editor_pattern(rf"^{_MONTH}$")]
 
 
 def _checked_urls(value: object) -> object:
@@ -217,7 +217,7 @@ def _checked_servers(urls: list[str]) -> list[str]:
 
 # An editor accepts `https://host:8000/v1` and `demo://baseline`.
 _Server = Annotated[
-    str, shown_pattern(rf"^https?://[^/?#@\s]+([/?#]|$)|^({'|'.join(map(re.escape, DEMO_URLS))})$")
+    str, editor_pattern(rf"^https?://[^/?#@\s]+([/?#]|$)|^({'|'.join(map(re.escape, DEMO_URLS))})$")
 ]
 Url = Annotated[
     _Server | Annotated[list[_Server], Field(min_length=1)], BeforeValidator(_checked_urls)
@@ -332,10 +332,10 @@ class Judge(StrictModel):
     use_nvcf: Annotated[bool, Field(strict=True)] = False
     temperature: Temperature | None = None
     top_p: TopP | None = None
-    max_tokens: Positive | None = None
+    max_tokens: PositiveInteger | None = None
     parallelism: Parallelism | None = None
-    requests_per_minute: Positive | None = None
-    tokens_per_minute: Positive | None = None
+    requests_per_minute: PositiveInteger | None = None
+    tokens_per_minute: PositiveInteger | None = None
     headers: Headers = {}
     batch: ByBatch = False
     structured: Annotated[bool, Field(strict=True)] = False
@@ -437,7 +437,7 @@ class StopWhen(StrictModel):
     alpha: Annotated[Number, Field(gt=0.0, le=0.5)]
     seed: Seed
     # the number of instances before the first look; a look is a check of the rule
-    first: Annotated[Positive, Field(ge=10)]
+    first: Annotated[PositiveInteger, Field(ge=10)]
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -471,15 +471,15 @@ class Extra(StrictModel):
     upstream: Literal["helm", "medhelm"]
     offline: Annotated[bool, Field(strict=True)]
     allow_code_execution: Annotated[bool, Field(strict=True)]
-    num_output_tokens: Positive | None
-    max_length: Positive | None
+    num_output_tokens: PositiveInteger | None
+    max_length: PositiveInteger | None
     subject: OneLineText | None
     condition: OneLineText | None
     subset: OneLineText | None
     language: OneLineText | None
     category: OneLineText | None
     version: OneLineText | None
-    num_train_trials: Annotated[Positive, Field(le=1000)] | None
+    num_train_trials: Annotated[PositiveInteger, Field(le=1000)] | None
     gpt_judge_api_key: VariableName | None
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
@@ -490,7 +490,7 @@ class Extra(StrictModel):
     sample_seed: Seed | None
     instances: Annotated[list[OneLineText], Field(min_length=1), _without_repetition()] | None
     stop_when: StopWhen
-    criteria_per_request: Annotated[Positive, Field(le=50)] | None
+    criteria_per_request: Annotated[PositiveInteger, Field(le=50)] | None
     max_image_side: Annotated[int, Field(strict=True, ge=32, le=1 << 14)] | None
     keep_image_metadata: Annotated[bool, Field(strict=True)]
     only_generate: Annotated[bool, Field(strict=True)]
@@ -517,7 +517,7 @@ class Extra(StrictModel):
     chance_questions: Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)] | None
     prices: Annotated[PriceTable | None, _without_repetition("model_id")]
     max_cost: PositiveNumber | None
-    max_requests: Positive | None
+    max_requests: PositiveInteger | None
     max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**15)] | None
     max_wall_s: PositiveNumber | None
 
@@ -527,7 +527,7 @@ class Params(StrictModel):
 
     limit_samples: _CountOrShare | None
     parallelism: Parallelism
-    max_new_tokens: Positive | None
+    max_new_tokens: PositiveInteger | None
     max_retries: Annotated[int, Field(strict=True, ge=0, le=100)]
     request_timeout: Annotated[Number, Field(gt=0.0, le=MAX_TIMEOUT_S)]
     temperature: Temperature | None
@@ -565,8 +565,8 @@ class ApiEndpoint(StrictModel):
         VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))
     ]
     oauth: Role | None
-    requests_per_minute: Positive | None
-    tokens_per_minute: Positive | None
+    requests_per_minute: PositiveInteger | None
+    tokens_per_minute: PositiveInteger | None
     headers: Headers
     batch: ByBatch
     training_cutoff: Month | None
@@ -631,12 +631,14 @@ def problems_with(
                 else:
                     path += f".{part}"
             if detail["type"] == "extra_forbidden":
-                yield unknown_key(path, str(parts[-1]), known_keys(model, parts[:-1]))
+                yield unknown_key_message(path, str(parts[-1]), known_keys(model, parts[:-1]))
             else:
-                yield f"{path}: {wrong_value(detail)}"
+                yield f"{path}: {wrong_value_message(detail)}"
 
 
-def unknown_key(path: str, name: str, known_names: Sequence[str], also: Sequence[str] = ()) -> str:
+def unknown_key_message(
+    path: str, name: str, known_names: Sequence[str], also: Sequence[str] = ()
+) -> str:
     """Return the message about an unknown key, with the most similar known key.
 
     Args:
@@ -653,7 +655,7 @@ def unknown_key(path: str, name: str, known_names: Sequence[str], also: Sequence
     return f"{UNKNOWN_KEY}{shown_path}{hint}"
 
 
-def wrong_value(detail: Any) -> str:
+def wrong_value_message(detail: Any) -> str:
     """Return the message about a wrong value: the expected kind of value, and the value.
 
     `detail` is one of pydantic's findings, with the keys `type`, `loc`, `input` and maybe `ctx`.

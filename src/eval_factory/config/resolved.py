@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.config.foreign_keys import RunExecutor
-from eval_factory.config.merge import Source, ValueSources, leaves, put
+from eval_factory.config.merge import Source, ValueSources, leaves_by_path, set_at_path
 from eval_factory.config.model import ApiEndpoint, Extra, Params, RunConfig, StopWhen
 from eval_factory.core.secrets import variable_of, variables_in
 from eval_factory.tasks.framework import Framework, Task
@@ -99,7 +99,7 @@ class Evaluation:
         config = self.run.config.model_copy(update={"params": params})
         return replace(self, run=self.run.model_copy(update={"config": config}))
 
-    def key_names(self) -> list[str]:
+    def key_variables(self) -> list[str]:
         """Return the names of the environment variables that may hold a secret of this run."""
         extra = self.extra
         endpoint = self.endpoint
@@ -124,7 +124,7 @@ class Evaluation:
                 unique.append(name)
         return unique
 
-    def setting_names(self) -> list[str]:
+    def setting_variables(self) -> list[str]:
         """Return the names of the environment variables with settings of OAuth services.
 
         The values of these variables are not secrets.
@@ -167,7 +167,9 @@ class Evaluation:
             if source not in (Source.FRAMEWORK, Source.TASK):
                 user_keys.add(name)
         tree: dict[str, Any] = {}
-        for path, value in leaves(self.run.model_dump(mode="json", exclude_unset=True)).items():
+        for path, value in leaves_by_path(
+            self.run.model_dump(mode="json", exclude_unset=True)
+        ).items():
             if ".".join(path) in user_keys | _ALWAYS_INCLUDED:
-                put(tree, path, value)
+                set_at_path(tree, path, value)
         return tree

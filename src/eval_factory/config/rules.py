@@ -474,7 +474,7 @@ def _judge_problems(evaluation: Evaluation) -> Iterator[str]:
 
 def _prescribed_judge_problems(task: Task, judges: Sequence[Judge]) -> Iterator[str]:
     """Yield the problems of the user's judges for a task whose judges HELM prescribes, if any."""
-    roles = prescribed_roles(task.helm.prescribed_judges)
+    roles = prescribed_judges_by_role(task.helm.prescribed_judges)
     if not roles:
         yield f"{_EXTRA}.judges: {task.name} is not scored by judges"
         return
@@ -656,7 +656,7 @@ def _with_first_names(task: Task, sources: ValueSources) -> ValueSources:
     return moved
 
 
-def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
+def prescribed_judges_by_role(deployments: Sequence[str]) -> dict[str, str]:
     """Return the deployments of the judges that HELM's annotators prescribe, by the judges' roles.
 
     The role is `gpt`, `llama` or `claude` if the model's name begins so, or if the organization
@@ -824,7 +824,7 @@ def _layout_of_run_spec(
     return (FileLayout(),)
 
 
-def data_faults(evaluation: Evaluation) -> list[str]:
+def own_data_faults(evaluation: Evaluation) -> list[str]:
     """Return the lines of a message about the user's files; empty if the files have no faults.
 
     The message names the files that are missing or have another form, and then describes the

@@ -17,11 +17,16 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from eval_factory.config import suite_layers
-from eval_factory.config.evaluation import Request, task_named
-from eval_factory.config.merge import leaves, with_defaults
+from eval_factory.config.evaluation import RunRequest, task_named
+from eval_factory.config.merge import leaves_by_path, with_defaults
 from eval_factory.config.model import DEMO_URLS, UNKNOWN_KEY, problems_with, urls_in
-from eval_factory.config.rules import BENCHMARK_KEY, WAITS_IN_JOB, prescribed_roles
-from eval_factory.config.suite_layers import PASSED_KEYS, TOP, name_with_variant, overlaid
+from eval_factory.config.rules import BENCHMARK_KEY, WAITS_IN_JOB, prescribed_judges_by_role
+from eval_factory.config.suite_layers import (
+    KEYS_PASSED_TO_CELLS,
+    SUITE_KEY,
+    name_with_variant,
+    overlaid,
+)
 from eval_factory.config.suite_model import SuiteSection, problems_of_serve, served_target
 from eval_factory.core.budget import Budget
 from eval_factory.core.enums import LOCAL, CellRecord
@@ -78,7 +83,7 @@ class Combination:
         return any(self.fits(pattern) for pattern in patterns)
 
 
-def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combination]:
+def selected_combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combination]:
     """Return the combinations to run, in the order of their runs.
 
     Args:
@@ -92,8 +97,8 @@ def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combin
     ]
     include = section.get("include") or []
     exclude = section.get("exclude") or []
-    problems += _useless_patterns(include, f"{TOP}.include", candidates)
-    problems += _useless_patterns(exclude, f"{TOP}.exclude", candidates)
+    problems += _useless_patterns(include, f"{SUITE_KEY}.include", candidates)
+    problems += _useless_patterns(exclude, f"{SUITE_KEY}.exclude", candidates)
     selected = []
     for combination in candidates:
         is_included = not include or combination.fits_any(include)
@@ -101,8 +106,8 @@ def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combin
             selected.append(combination)
     if not selected and not problems:
         problems.append(
-            f"{TOP}: `include` and `exclude` leave no cell (there are {len(candidates)} without "
-            "these keys)"
+            f"{SUITE_KEY}: `include` and `exclude` leave no cell (there are {len(candidates)} "
+            "without these keys)"
         )
     problems += _clashes(selected)
     return selected
@@ -117,7 +122,7 @@ def _clashes(selected: Sequence[Combination]) -> list[str]:
         namesake = first_in_folder.setdefault(folder, combination)
         if namesake is not combination:
             clashes.append(
-                f"{TOP}: {namesake.description} and {combination.description} "
+                f"{SUITE_KEY}: {namesake.description} and {combination.description} "
                 f"would have the same folder, {combination.name!r}; give one of them another name"
             )
     # If several targets have the same clash, report the clash once.
@@ -167,7 +172,7 @@ def _judges_of(
     if task is None:
         return []
     if not task.helm.judges:
-        roles = prescribed_roles(task.helm.prescribed_judges)
+        roles = prescribed_judges_by_role(task.helm.prescribed_judges)
         chosen: list[Any] = []
         for judge in judges:
             if isinstance(judge, Mapping) and judge.get("name") in roles:
@@ -236,7 +241,7 @@ def cell_parameters(
     }
     parameters: dict[str, CellParameter] = {}
     for set_by, entry in entries.items():
-        for path, value in leaves(entry.get("params") or {}).items():
+        for path, value in leaves_by_path(entry.get("params") or {}).items():
             parameters[".".join(path)] = CellParameter(set_by, value)
     # Nulls are only removed now, because a null cancels the value of an earlier entry.
     return {key: parameter for key, parameter in parameters.items() if parameter.value is not None}
@@ -255,9 +260,9 @@ class Cell(CellRecord):
     folder: Path
 
     @property
-    def request(self) -> Request:
+    def request(self) -> RunRequest:
         """The cell's run config as a request."""
-        return Request(document=self.document)
+        return RunRequest(document=self.document)
 
 
 @dataclass(frozen=True)
@@ -293,7 +298,7 @@ class Suite:
         slurm: a dict from the name of each target to its `SlurmSection` with all defaults.
         serve: a dict from the name of a target to its `ServeSection` with all defaults, for the
             targets whose servers the suite starts. In a Slurm job, the section also has the key
-            `suite_model.LAUNCH`: the command that starts a server.
+            `suite_model.LAUNCH_KEY`: the command that starts a server.
         reused: the finished results that the table shows together with the cells.
     """
 
@@ -350,7 +355,7 @@ def build_suite(
         # A server that the suite starts has a URL in the run configs of the cells. The suite's own
         # document stays without the URL.
         targets = [served_target(target, framework.defaults.serve) for target in section["targets"]]
-        selected = combinations({**section, "targets": targets}, problems)
+        selected = selected_combinations({**section, "targets": targets}, problems)
         problems += _reused_twice(section, selected)
     if problems:
         raise ConfigError([f"{path}: {problem}" if path else problem for problem in problems])
@@ -371,7 +376,7 @@ def _merged_section(
     well_formed = []
     for layer in layers:
         # These problems do not concern the content of `params` and of endpoints.
-        structure_problems = list(problems_with(layer.tree, TOP, SuiteSection))
+        structure_problems = list(problems_with(layer.tree, SUITE_KEY, SuiteSection))
         problems += [f"{layer.message_prefix}{problem}" for problem in structure_problems]
         # Unknown keys do not prevent the other checks.
         if all(problem.startswith(UNKNOWN_KEY) for problem in structure_problems):
@@ -382,27 +387,27 @@ def _merged_section(
     normalized = []
     for layer in well_formed:
         normalized.append((layer, suite_layers.normal_form(layer, framework, problems)))
-    return suite_layers.merged(normalized)
+    return suite_layers.merged_section(normalized)
 
 
 def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
     """Yield a problem for each required key that the section lacks, and the problems of servers."""
     if not section.get("output_dir"):
-        yield f"{TOP}.output_dir: is missing; write it in the suite or give --output_dir"
+        yield f"{SUITE_KEY}.output_dir: is missing; write it in the suite or give --output_dir"
     if not section.get("evaluations"):
         yield (
-            f"{TOP}.evaluations: is missing; it lists tasks ('eval-factory ls' shows them), "
+            f"{SUITE_KEY}.evaluations: is missing; it lists tasks ('eval-factory ls' shows them), "
             "or choose a preset"
         )
     if not section.get("targets"):
         yield (
-            f"{TOP}.targets: is missing; it lists models: "
+            f"{SUITE_KEY}.targets: is missing; it lists models: "
             "a name, and api_endpoint with url and model_id"
         )
     for entry in section.get("evaluations") or []:
         if not entry.get("type"):
             yield (
-                f"{TOP}.evaluations: {entry['name']} "
+                f"{SUITE_KEY}.evaluations: {entry['name']} "
                 "has no `type`, the task ('eval-factory ls' lists them)"
             )
     for target in section.get("targets") or []:
@@ -412,9 +417,9 @@ def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str
             needed_keys = ["model_id"]  # The suite knows the URL of a server that it starts.
         for key in needed_keys:
             if endpoint.get(key) is None:
-                yield f"{TOP}.targets: {target['name']} has no api_endpoint.{key}"
+                yield f"{SUITE_KEY}.targets: {target['name']} has no api_endpoint.{key}"
         if target.get("serve"):
-            yield from problems_of_serve(target, f"{TOP}.targets: {target['name']}", env)
+            yield from problems_of_serve(target, f"{SUITE_KEY}.targets: {target['name']}", env)
 
 
 def _waits_in_job(section: Mapping[str, Any], framework: Framework) -> Iterator[str]:
@@ -424,7 +429,7 @@ def _waits_in_job(section: Mapping[str, Any], framework: Framework) -> Iterator[
         return
     for target in section.get("targets") or []:
         if (target.get("api_endpoint") or {}).get("batch"):
-            yield f"{TOP}.targets: {target['name']}: {WAITS_IN_JOB}"
+            yield f"{SUITE_KEY}.targets: {target['name']}: {WAITS_IN_JOB}"
 
 
 def goes_by_batch(document: Mapping[str, Any]) -> bool:
@@ -444,8 +449,8 @@ def _reused_twice(section: Mapping[str, Any], selected: Sequence[Combination]) -
         names = (entry["target"].lower(), entry["evaluation"].lower())
         if names in names_in_table:
             yield (
-                f"{TOP}.reuse[{number}]: {entry['target']}/{entry['evaluation']} is already in the "
-                "table; choose another `evaluation`, or leave out the other run by `exclude`"
+                f"{SUITE_KEY}.reuse[{number}]: {entry['target']}/{entry['evaluation']} is already "
+                "in the table; choose another `evaluation`, or leave out the other run by `exclude`"
             )
         names_in_table.add(names)
 
@@ -470,9 +475,9 @@ def _cell(
     params: Any = {}
     weakest_first = (section, combination.evaluation, combination.target, combination.variant)
     for entry in weakest_first:
-        params = overlaid(params, entry.get("params") or {})
+        params = overlaid(params, stronger=entry.get("params") or {})
     passed = {}
-    for name in PASSED_KEYS:
+    for name in KEYS_PASSED_TO_CELLS:
         value = section.get(name)
         if name == "judges" and value:
             value = _judges_of(combination, params, value, framework)
@@ -480,7 +485,7 @@ def _cell(
             passed[name] = value
     if passed:
         # A key in the parameters of the cell is stronger than the same key of the suite.
-        params = overlaid({"extra": deepcopy(passed)}, params)
+        params = overlaid({"extra": deepcopy(passed)}, stronger=params)
     cell_folder = folder.cell_folder(combination.target["name"], combination.name)
     config = {
         "type": combination.evaluation["type"],
@@ -536,6 +541,6 @@ def _suite(section: dict[str, Any], selected: Sequence[Combination], framework: 
             target["name"]: with_defaults(settings["slurm"], target.get("slurm"))
             for target in section["targets"]
         },
-        document={TOP: settings},
+        document={SUITE_KEY: settings},
         reused=tuple(_reused(section, folder)),
     )

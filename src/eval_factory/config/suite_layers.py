@@ -25,8 +25,8 @@ from pydantic import BaseModel
 
 from eval_factory.config import foreign_keys
 from eval_factory.config.evaluation import find_benchmark, rename_aliases, task_named
-from eval_factory.config.load import interpolate, nested, parse_overrides
-from eval_factory.config.merge import Source, leaves, merge, section_at
+from eval_factory.config.load import interpolate, nest_paths, parse_overrides
+from eval_factory.config.merge import Source, leaves_by_path, merge, section_at
 from eval_factory.config.model import ApiEndpoint, Params, problems_with
 from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.core.errors import ConfigError, did_you_mean
@@ -37,8 +37,8 @@ from eval_factory.tasks.framework import Framework, Task
 from eval_factory.tasks.run_entry import CONFIG_TYPE, PATH_PARAMETERS, RunEntry, prefix_of
 from eval_factory.tasks.upstreams import MEDHELM
 
-TOP = "suite"  # the only key at the top of a suite's file
-PASSED_KEYS = ("judges", "prices", "max_cost", "max_tokens_total")
+SUITE_KEY = "suite"  # the only key at the top of a suite's file
+KEYS_PASSED_TO_CELLS = ("judges", "prices", "max_cost", "max_tokens_total")
 """Keys of a suite that become keys of config.params.extra in each cell. A limit of all cells is
 also the limit of each cell, so that each cell counts the cost and the tokens of its answers.
 """
@@ -56,19 +56,19 @@ def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterato
             params, path, run_path="config.params", model=Params, framework=framework
         )
     passed = {}
-    for name in PASSED_KEYS:
+    for name in KEYS_PASSED_TO_CELLS:
         if tree.get(name) is not None:
             passed[name] = tree[name]
     # A run config has these keys in `extra`. A suite has them directly under `suite`, so `extra` is
     # removed from the paths in messages.
     problems_of_passed = _problems_of(
-        {"extra": passed}, TOP, run_path="config.params", model=Params, framework=framework
+        {"extra": passed}, SUITE_KEY, run_path="config.params", model=Params, framework=framework
     )
     for problem in problems_of_passed:
-        yield problem.replace(f"{TOP}.extra.", f"{TOP}.")
+        yield problem.replace(f"{SUITE_KEY}.extra.", f"{SUITE_KEY}.")
     for number, target in enumerate(tree.get("targets") or []):
         endpoint = target.get("api_endpoint") or {}
-        path = f"{TOP}.targets[{number}].api_endpoint"
+        path = f"{SUITE_KEY}.targets[{number}].api_endpoint"
         yield from _problems_of(
             endpoint, path, run_path="target.api_endpoint", model=ApiEndpoint, framework=framework
         )
@@ -77,11 +77,11 @@ def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterato
 def params_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the path and the value of each `params` in a well-formed section."""
     if tree.get("params"):
-        yield f"{TOP}.params", tree["params"]
+        yield f"{SUITE_KEY}.params", tree["params"]
     for kind in NAMED_LISTS:
         for number, entry in enumerate(tree.get(kind) or []):
             if isinstance(entry, dict) and entry.get("params"):
-                yield f"{TOP}.{kind}[{number}].params", entry["params"]
+                yield f"{SUITE_KEY}.{kind}[{number}].params", entry["params"]
 
 
 def _problems_of(
@@ -101,7 +101,7 @@ def _problems_of(
         model: the model of the section.
         framework: all defaults.
     """
-    tree = nested({run_path: deepcopy(dict(section))})
+    tree = nest_paths({run_path: deepcopy(dict(section))})
     rename_aliases(tree, problems=[])  # `normal_form` reports if both names are used.
     # The check of each cell reports foreign keys, so remove them here.
     foreign_keys.take_keys([(Source.FILE, tree)])
@@ -166,7 +166,7 @@ def read_layers(
         ConfigError: a file cannot be read or extends itself, or an override cannot be parsed.
     """
     layers = list(_files(file_or_document, env, problems))
-    command_line = {Source.FLAG: nested(flags), Source.OVERRIDE: parse_overrides(overrides)}
+    command_line = {Source.FLAG: nest_paths(flags), Source.OVERRIDE: parse_overrides(overrides)}
     for source, document in command_line.items():
         layers.append(_layer(source.value, document, env, problems, is_command_line=True))
     preset = _preset(layers, env, problems)
@@ -192,7 +192,7 @@ def _preset(
         shown_name = REDACTED if looks_like_key(name) else repr(name)
         hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
         problems.append(
-            f"{strongest.message_prefix}{TOP}.preset: there is no preset {shown_name}{hint}"
+            f"{strongest.message_prefix}{SUITE_KEY}.preset: there is no preset {shown_name}{hint}"
         )
         return None
     document = load_mapping(_PRESETS / f"{name}.yml", needs=NEEDED_KEYS)
@@ -221,14 +221,14 @@ def _files(
         extended = extending.tree.get("extends")
         if not isinstance(extended, str):
             break  # None if there is no further file. `build_suite` reports other values.
-        message_prefix = f"{extending.message_prefix}{TOP}.extends: "
+        message_prefix = f"{extending.message_prefix}{SUITE_KEY}.extends: "
         try:
             path = Path(os.path.normpath((extending.folder or Path()) / expand_home(extended)))
         except ValueError as error:
             raise ConfigError(f"{message_prefix}{error}") from None
         if len(layers) >= MAX_FILES:
             raise ConfigError(
-                f"{file_or_document}: {TOP}.extends: more than {MAX_FILES} files, or a file "
+                f"{file_or_document}: {SUITE_KEY}.extends: more than {MAX_FILES} files, or a file "
                 f"extends itself: {path}"
             )
         if not is_within(path, base):
@@ -273,28 +273,28 @@ def _layer(
     """
     layer = SuiteLayer(name, tree={}, **attributes)
     message_prefix = layer.message_prefix
-    advice = f"a suite has all its keys under `{TOP}:`"
+    advice = f"a suite has all its keys under `{SUITE_KEY}:`"
     for key in document:
         if key in _RUN_CONFIG_KEYS:
             problems.append(
                 f"{message_prefix}{key}: belongs to a run config, which run_eval runs; {advice}"
             )
-        elif key != TOP:
+        elif key != SUITE_KEY:
             shown_key = REDACTED if looks_like_key(key) else key
-            hint = did_you_mean(key, [TOP])
+            hint = did_you_mean(key, [SUITE_KEY])
             problems.append(f"{message_prefix}unknown key {shown_key}{hint}; {advice}")
-    tree = document.get(TOP)
+    tree = document.get(SUITE_KEY)
     if tree is None:
         is_run_config = any(key in document for key in _RUN_CONFIG_KEYS)
         if not layer.is_command_line and not is_run_config:
-            problems.append(f"{message_prefix}{TOP}: is missing; a suite needs {NEEDED_KEYS}")
+            problems.append(f"{message_prefix}{SUITE_KEY}: is missing; a suite needs {NEEDED_KEYS}")
         tree = {}
     elif not isinstance(tree, dict):
-        problems.append(f"{message_prefix}{TOP}: must be a mapping of keys to values")
+        problems.append(f"{message_prefix}{SUITE_KEY}: must be a mapping of keys to values")
         tree = {}
     problems_of_tree: list[str] = []
-    tree = interpolate(tree, env, TOP, problems_of_tree)
-    for path in paths_not_writable(tree, TOP):
+    tree = interpolate(tree, env, SUITE_KEY, problems_of_tree)
+    for path in paths_not_writable(tree, SUITE_KEY):
         problems_of_tree.append(f"{path}: contains bytes that are not UTF-8")
     problems += [f"{message_prefix}{problem}" for problem in problems_of_tree]
     return replace(layer, tree=tree)
@@ -346,7 +346,7 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
     for number, target in enumerate(tree.get("targets") or []):
         alias_problems: list[str] = []
         rename_aliases({"target": target}, alias_problems)  # in the form of a run config
-        path = f"{TOP}.targets[{number}].api_endpoint"
+        path = f"{SUITE_KEY}.targets[{number}].api_endpoint"
         for problem in alias_problems:
             problems_of_layer.append(problem.replace("target.api_endpoint", path, 1))
     if tree.get("evaluations"):
@@ -361,7 +361,7 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
             first = first_with_name.setdefault(str(entry["name"]).lower(), number)
             if first != number:
                 problems_of_layer.append(
-                    f"{TOP}.{kind}[{number}]: {kind}[{first}] also has the name "
+                    f"{SUITE_KEY}.{kind}[{number}]: {kind}[{first}] also has the name "
                     f"{str(entry['name'])!r}; give each entry its own `name` (capital and small "
                     "letters count as the same)"
                 )
@@ -404,7 +404,7 @@ def _evaluations(
     An entry with `select` becomes several evaluations.
     """
     for number, entry in enumerate(entries):
-        path = f"{TOP}.evaluations[{number}]"
+        path = f"{SUITE_KEY}.evaluations[{number}]"
         if isinstance(entry, str):  # The name of a task is a short form.
             entry = {"type": entry}
         if entry.get("select") is not None:
@@ -486,7 +486,7 @@ def _checked_type(
     return f"{prefix_of(framework)}{run_entry.text}"
 
 
-def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any]:
+def merged_section(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any]:
     """Merge layers in normal form, the weakest layer first, and return the merged section."""
     section: dict[str, Any] = {}
     for layer, tree in layers:
@@ -499,7 +499,7 @@ def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any
             if key in NAMED_LISTS and not replaces:
                 section[key] = _merged_entries(section.get(key) or [], value)
             else:
-                section[key] = overlaid(section.get(key), value)
+                section[key] = overlaid(section.get(key), stronger=value)
     return section
 
 
@@ -509,7 +509,7 @@ def _remove_params_of_entries(section: Mapping[str, Any], params: Mapping[str, A
     The values in `params` are stronger, but in a cell the value in an entry would overwrite them.
     """
     entries = list(chain.from_iterable(section.get(key) or [] for key in NAMED_LISTS))
-    for path in leaves(params):  # such as ("extra", "max_cost")
+    for path in leaves_by_path(params):  # such as ("extra", "max_cost")
         *parents, name = path
         for entry in entries:
             section_at(entry, ["params", *parents]).pop(name, None)
@@ -520,18 +520,18 @@ def _merged_entries(base: Sequence[Any], entries: Sequence[Any]) -> list[Any]:
     entries_by_name = {entry["name"].lower(): entry for entry in base}
     for entry in entries:
         name = entry["name"].lower()
-        entries_by_name[name] = overlaid(entries_by_name.get(name), entry)
+        entries_by_name[name] = overlaid(entries_by_name.get(name), stronger=entry)
     return list(entries_by_name.values())
 
 
-def overlaid(base: Any, tree: Any) -> Any:
-    """Return `base` overwritten by the stronger `tree`.
+def overlaid(base: Any, *, stronger: Any) -> Any:
+    """Return `base` overwritten by `stronger`.
 
     Mappings are merged. All other values are replaced, even by null.
     """
-    if not isinstance(base, Mapping) or not isinstance(tree, Mapping):
-        return deepcopy(tree)
+    if not isinstance(base, Mapping) or not isinstance(stronger, Mapping):
+        return deepcopy(stronger)
     result = dict(base)
-    for key, value in tree.items():
-        result[key] = overlaid(base.get(key), value)
+    for key, value in stronger.items():
+        result[key] = overlaid(base.get(key), stronger=value)
     return result

@@ -20,9 +20,9 @@ from eval_factory.config.model import (
     Number,
     OneLineText,
     PathText,
-    Positive,
+    PositiveInteger,
     VariableName,
-    shown_pattern,
+    editor_pattern,
 )
 from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
 from eval_factory.core.strict_model import StrictModel
@@ -64,7 +64,7 @@ RESERVED_OPTIONS = {
 """An option of sbatch that must not be written in `slurm.extra` -> the key of `slurm` to write
 instead. None: eval-factory sets the option itself.
 """
-LAUNCH = "launch"
+LAUNCH_KEY = "launch"
 """A key that `serve` has within a job only. It holds the words of the command that starts one of
 several servers as a step of the job.
 """
@@ -180,10 +180,10 @@ FolderName = Annotated[
     OneLineText,
     _refused(looks_like_key, _KEY_AS_NAME.format(reason="names a folder")),
     AfterValidator(_folder_name),
-    shown_pattern(rf"^{_FOLDER}$"),
+    editor_pattern(rf"^{_FOLDER}$"),
 ]
 TargetName = Annotated[
-    FolderName, AfterValidator(_target_name), shown_pattern(rf"^(?!{SUITE_FILE_PREFIX}){_FOLDER}$")
+    FolderName, AfterValidator(_target_name), editor_pattern(rf"^(?!{SUITE_FILE_PREFIX}){_FOLDER}$")
 ]
 # The words are separated by blanks, `=` and quotes: `--comment="TOKEN=..."` has three words.
 _without_key = _refused(
@@ -237,14 +237,14 @@ class SlurmSection(StrictModel):
     partition: _Word | None = None
     qos: _Word | None = None
     time: Annotated[_Word, BeforeValidator(_number_as_text)] | None = None
-    cpus: Annotated[Positive, Field(le=4096)] | None = None
+    cpus: Annotated[PositiveInteger, Field(le=4096)] | None = None
     mem: Annotated[_Word, BeforeValidator(_number_as_text)] | None = None
     gpus: _Word | None = None
     extra: list[Annotated[ScriptLine, AfterValidator(_option)]] | None = None
     prologue: list[ScriptLine] | None = None
     container: ScriptLine | None = None
     python: ScriptLine | None = None
-    tasks_at_once: Annotated[Positive, Field(le=10_000)] | None = None
+    tasks_at_once: Annotated[PositiveInteger, Field(le=10_000)] | None = None
 
 
 class ServeSection(StrictModel):
@@ -358,11 +358,11 @@ class SuiteSection(StrictModel):
     prices: list[Any] | None = None
     executor: ExecutorName | None = None
     slurm: SlurmSection | None = None
-    max_processes: Annotated[Positive, Field(le=256)] | None = None
-    max_attempts: Annotated[Positive, Field(le=100)] | None = None
+    max_processes: Annotated[PositiveInteger, Field(le=256)] | None = None
+    max_attempts: Annotated[PositiveInteger, Field(le=100)] | None = None
     max_outage_s: UpToAYear | None = None
     max_cost: Annotated[Number, Field(gt=0.0)] | None = None
-    max_requests: Positive | None = None
+    max_requests: PositiveInteger | None = None
     max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**12)] | None = None
     max_wall_s: UpToAYear | None = None
 
@@ -442,7 +442,7 @@ def _command(serve: Mapping[str, Any]) -> str:
     return " ".join(part for part in (serve["command"], serve["machine_options"]) if part)
 
 
-def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def server_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield the lines by which a dry run shows the servers.
 
     `served` is a dict from the name of a target to its section `serve` with all defaults.

@@ -339,7 +339,7 @@ def _renamed_judgements(
     return judgements
 
 
-def rescored(
+def with_added_scores(
     result: TaskResult, folder: Path, rundir: RunDir, judged: StoredResult | None
 ) -> TaskResult:
     """Return an imported result with the score of the reader, if known, and the judges' scores.

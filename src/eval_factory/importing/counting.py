@@ -35,7 +35,7 @@ REFUSED = "refused"
 UNPARSED = "unparsed"
 
 
-def key_of(sample: ForeignSample) -> SampleKey:
+def sample_key_of(sample: ForeignSample) -> SampleKey:
     """Return the key of a sample, which has no perturbation."""
     return sample.id, sample.repeat, None
 
@@ -116,7 +116,7 @@ class SampleCounts:
 
     def add(self, sample: ForeignSample) -> str | None:
         """Count one sample; or return an error message if its key was counted before."""
-        key = key_of(sample)
+        key = sample_key_of(sample)
         if key in self._keys:
             return f"question {sample.id}, asking {sample.repeat + 1}, occurs twice"
         self._keys.add(key)

@@ -24,15 +24,15 @@ from eval_factory.importing.foreign_run import (
 )
 from eval_factory.importing.sources import (
     SourceError,
-    count_of,
+    checked_id,
+    count_or_none,
     digest_of,
     file_next_to,
     json_document,
     json_lines_at,
     json_lines_with_offsets,
     list_of,
-    number_of,
-    sample_id,
+    number_or_none,
     utc_time,
 )
 from eval_factory.report.exports.every_eval_ever import SOURCE_NAME
@@ -158,15 +158,15 @@ def _evaluation(path: Path, name: str, results: Sequence[Mapping[str, Any]]) -> 
     marked = None
     for metric, result in zip(_metric_names(path, name, results), results, strict=True):
         score_details = result.get("score_details") or {}
-        value = number_of(score_details.get("score"))
+        value = number_or_none(score_details.get("score"))
         if value is None:
             continue
         lower_is_better = (result.get("metric_config") or {}).get("lower_is_better")
         higher_is_better = None if lower_is_better is None else not lower_is_better
         uncertainty = score_details.get("uncertainty") or {}
         stderr = (uncertainty.get("standard_error") or {}).get("value")
-        reported[metric] = ReportedValue(value, number_of(stderr), higher_is_better)
-        sample_counts[metric] = count_of(uncertainty.get("num_samples"))
+        reported[metric] = ReportedValue(value, number_or_none(stderr), higher_is_better)
+        sample_counts[metric] = count_or_none(uncertainty.get("num_samples"))
         if result.get("evaluation_result_id"):
             metric_by_result_id[str(result["evaluation_result_id"])] = metric
         if (score_details.get("details") or {}).get("main_metric") == "true":
@@ -272,8 +272,8 @@ def _index_samples(
             raise SourceError(
                 f"{location}: question {key.id}, asking {key.repeat + 1}, occurs twice"
             )
-        lines_of_sample.values[metric] = number_of((line.get("evaluation") or {}).get("score"))
-    stated = count_of(file_facts.get("total_rows"))
+        lines_of_sample.values[metric] = number_or_none((line.get("evaluation") or {}).get("score"))
+    stated = count_or_none(file_facts.get("total_rows"))
     if stated is not None and line_count < stated:
         raise SourceError(f"{file}: has {line_count} of the {stated} rows that its record states")
     return index
@@ -309,7 +309,7 @@ def _key_of(line: Mapping[str, Any], location: str, is_our_export: bool) -> _Sam
     to the id, such as `#1`. This suffix is removed only from ids of such an export, because ids of
     other programs may have a similar suffix.
     """
-    question_id = sample_id(line.get("sample_id"), location)
+    question_id = checked_id(line.get("sample_id"), location)
     epoch = str((line.get("metadata") or {}).get("epoch"))
     repeat = 0
     if epoch.isdecimal() and len(epoch) <= _MAX_EPOCH_DIGITS:
@@ -393,7 +393,7 @@ def _sample(
     if not error and completion is None:
         error = "the sample has no answer"
     usage = line.get("token_usage") or {}
-    milliseconds = number_of((line.get("performance") or {}).get("latency_ms"))
+    milliseconds = number_or_none((line.get("performance") or {}).get("latency_ms"))
     stop_reason = metadata.get("finish_reason") or metadata.get("stop_reason")
     return ForeignSample(
         id=key.id,
@@ -407,8 +407,8 @@ def _sample(
         values={} if error else _known_values(values),
         error=str(error).splitlines()[0] if error else None,
         finish_reason=finish_reason_from_inspect(str(stop_reason)) if stop_reason else None,
-        prompt_tokens=count_of(usage.get("input_tokens")),
-        completion_tokens=count_of(usage.get("output_tokens")),
+        prompt_tokens=count_or_none(usage.get("input_tokens")),
+        completion_tokens=count_or_none(usage.get("output_tokens")),
         latency_s=None if milliseconds is None else milliseconds / 1000,
         reasoning="\n".join(map(str, _as_list(output.get("reasoning_trace")))) or None,
         categories=_categories(metadata, messages),

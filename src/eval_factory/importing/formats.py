@@ -34,7 +34,7 @@ FORMATS = (INSPECT, LM_EVAL, HELM, EEE, TABLE)
 
 
 def runs_in(
-    source: Path, stated_format: str | None, columns: Columns, task: str, model: str
+    source: Path, stated_format: str | None, columns: Columns, *, task: str, model: str
 ) -> list[ForeignRun]:
     """Read all results in a source.
 

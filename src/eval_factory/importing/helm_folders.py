@@ -13,7 +13,7 @@ from eval_factory.helm import output
 from eval_factory.helm.metric_facts import facts_of
 from eval_factory.importing.data_age import HELM_PREFIX
 from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
-from eval_factory.importing.sources import SourceError, count_of, digest_of, sample_id
+from eval_factory.importing.sources import SourceError, checked_id, count_or_none, digest_of
 from eval_factory.scoring.scores import metric_values_of
 
 PROGRAM = "helm"
@@ -164,8 +164,8 @@ def sample_of(
         completion = state.result.completions[0].text
         finish_reason = (state.result.completions[0].finish_reason or {}).get("reason")
     return ForeignSample(
-        id=sample_id(instance.id, location),
-        repeat=count_of(state.train_trial_index) or 0,
+        id=checked_id(instance.id, location),
+        repeat=count_or_none(state.train_trial_index) or 0,
         prompt=str(state.request.get("prompt") or ""),
         question=instance.input.text,
         options=options,

@@ -66,7 +66,7 @@ def folder_name(run: ForeignRun) -> str:
     return "-".join(part[:_MAX_PART] for part in parts if part) or "result"
 
 
-def configuration(run: ForeignRun, options: ImportOptions, output_dir: Path) -> dict[str, Any]:
+def config_of_import(run: ForeignRun, options: ImportOptions, output_dir: Path) -> dict[str, Any]:
     """Return `config` and `target` of an imported result."""
     return {
         "config": {
@@ -128,7 +128,7 @@ def write_import(
     return written
 
 
-def write_again(stored: StoredResult, rundir: RunDir) -> TaskResult:
+def write_reports_again(stored: StoredResult, rundir: RunDir) -> TaskResult:
     """Write the reports of an imported result into another folder, and return the result.
 
     The ratings of clinicians are read anew. The source of the import is not read.

@@ -36,9 +36,9 @@ from eval_factory.importing.counting import (
     SPLIT,
     SampleCounts,
     SampleKey,
-    key_of,
     question_means,
     reader_score,
+    sample_key_of,
 )
 from eval_factory.importing.data_age import UNKNOWN_AGE, DataAge
 from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
@@ -365,7 +365,7 @@ class ImportedInstances:
         if self.run.samples is None:
             return
         for sample in self.run.samples():
-            key = key_of(sample)
+            key = sample_key_of(sample)
             signs = self.signs.get(key, ())
             yield _instance_record(sample, signs, self.reader_values.get(key), self.redactor)
 

@@ -29,12 +29,12 @@ from eval_factory.importing.foreign_run import (
 from eval_factory.importing.json_stream import elements_of, object_without_lists, value_in
 from eval_factory.importing.sources import (
     SourceError,
-    archive,
-    count_of,
+    checked_id,
+    count_or_none,
     digest_of,
     list_of,
-    number_of,
-    sample_id,
+    number_or_none,
+    open_archive,
     utc_time,
 )
 from eval_factory.report.exports.inspect_logs import OUR_PACKAGE
@@ -72,7 +72,7 @@ def is_log(path: Path) -> bool:
     """Return True if the content of a file is a log of Inspect."""
     try:
         if path.suffix == ".eval":
-            with archive(path) as entries:
+            with open_archive(path) as entries:
                 names = entries.names()
             return _HEADER in names or _START in names
         return isinstance(value_in(path, "eval"), dict)
@@ -120,7 +120,7 @@ def read(path: Path) -> ForeignRun:
         samples=lambda: _samples(path),
         files={path.name: digest_of(path)},
         dataset=_dataset(evaluation),
-        stated_samples=count_of(results.get("total_samples")),
+        stated_samples=count_or_none(results.get("total_samples")),
         finished=status == "success",
         why_unfinished=None if status == "success" else _why_unfinished(status, header),
         started_at=utc_time(stats.get("started_at") or evaluation.get("created")),
@@ -159,7 +159,7 @@ def _header(path: Path) -> dict[str, Any]:
         if header is None:
             raise SourceError(f"{path}: is not a log of inspect_ai")
         return header
-    with archive(path) as entries:
+    with open_archive(path) as entries:
         names = entries.names()
         if _HEADER not in names:
             raise SourceError(
@@ -178,7 +178,7 @@ def _raw_samples(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, sample in enumerate(elements_of(path, "samples")):
             yield f"{path}: sample {number}", sample
         return
-    with archive(path) as entries:
+    with open_archive(path) as entries:
         for name in entries.names():
             if _PART_OF_A_SAMPLE.search(name):
                 raise SourceError(
@@ -228,7 +228,7 @@ def _sample(sample: Mapping[str, Any], location: str) -> ForeignSample:
     if prompt is None:
         prompt = question
     return ForeignSample(
-        id=sample_id(sample["id"], location),
+        id=checked_id(sample["id"], location),
         repeat=_repeat(sample["epoch"], location),
         prompt=prompt,
         question=question,
@@ -240,9 +240,9 @@ def _sample(sample: Mapping[str, Any], location: str) -> ForeignSample:
         values={} if error else values,
         error=error,
         finish_reason=_finish_reason(sample, stop_reason),
-        prompt_tokens=count_of(usage.get("input_tokens")),
-        completion_tokens=count_of(usage.get("output_tokens")),
-        latency_s=number_of(output.get("time")),
+        prompt_tokens=count_or_none(usage.get("input_tokens")),
+        completion_tokens=count_or_none(usage.get("output_tokens")),
+        latency_s=number_or_none(output.get("time")),
         reasoning=reasoning,
         judgements=judgements,
         categories=_categories(sample, messages),
@@ -255,7 +255,7 @@ def _repeat(epoch: Any, location: str) -> int:
     Raises:
         SourceError: the epoch is not an integer of 1 or more.
     """
-    checked_epoch = count_of(epoch)
+    checked_epoch = count_or_none(epoch)
     if checked_epoch is None or checked_epoch < 1:
         raise SourceError(f"{location}: epoch is not a whole number from 1")
     return checked_epoch - 1
@@ -404,10 +404,10 @@ def _number(value: Any) -> float | None:
         if lowered in ("no", "false"):
             return 0.0
         try:
-            return number_of(float(value))
+            return number_or_none(float(value))
         except ValueError:
             return None
-    return number_of(value)
+    return number_or_none(value)
 
 
 def _error(sample: Mapping[str, Any], output: Mapping[str, Any]) -> str | None:
@@ -488,7 +488,7 @@ def _metric(metrics: Mapping[str, Any], name: str) -> float | None:
     """Return the value of a scorer's metric; None if the scorer does not have the metric."""
     metric = metrics.get(name)
     if isinstance(metric, dict):
-        return number_of(metric.get("value"))
+        return number_or_none(metric.get("value"))
     return None
 
 
@@ -519,7 +519,7 @@ def _token_sum(by_model: Mapping[str, Any], name: str) -> int | None:
     counts = []
     for usage in by_model.values():
         if isinstance(usage, dict):
-            count = count_of(usage.get(name))
+            count = count_or_none(usage.get(name))
             if count is not None:
                 counts.append(count)
     return sum(counts) or None

@@ -19,7 +19,7 @@ from eval_factory.importing.sources import (
     MAX_LINE_BYTES,
     SourceError,
     finite_number,
-    known_constant,
+    none_for_nan,
 )
 
 _CHUNK_BYTES = 1024**2  # the minimum size of a chunk, in bytes; only the last chunk may be smaller
@@ -41,7 +41,7 @@ class _JsonText:
         self._file = file
         self._path = path
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-        self._decoder = json.JSONDecoder(parse_constant=known_constant, parse_float=finite_number)
+        self._decoder = json.JSONDecoder(parse_constant=none_for_nan, parse_float=finite_number)
         self._text = ""  # the decoded chunks that were not dropped
         self._position = 0  # an index in `_text`
         self._is_complete = False  # True after the last chunk was read

@@ -24,15 +24,15 @@ from eval_factory.importing.foreign_run import (
 )
 from eval_factory.importing.sources import (
     SourceError,
-    count_of,
+    checked_id,
+    count_or_none,
     digest_of,
     file_next_to,
     json_document,
     json_lines,
     list_of,
-    number_of,
-    parsed,
-    sample_id,
+    number_or_none,
+    parse_foreign_json,
 )
 
 PROGRAM = "lm-evaluation-harness"
@@ -146,7 +146,7 @@ def _stated_samples(document: Mapping[str, Any], task: str) -> int | None:
     counts = (document.get("n-samples") or {}).get(task)
     if not isinstance(counts, dict):
         return None
-    return count_of(counts.get("effective"))
+    return count_or_none(counts.get("effective"))
 
 
 def _samples_file(path: Path, task: str) -> Path | None:
@@ -179,10 +179,10 @@ def _reported(values: Mapping[str, Any], directions: Mapping[str, Any]) -> dict[
     reported = {}
     for key, value in values.items():
         name, _, filter_name = key.partition(",")
-        number = number_of(value)
+        number = number_or_none(value)
         if number is None or name in _NOT_METRICS or name.endswith("_stderr"):
             continue
-        stderr = number_of(values.get(f"{name}_stderr,{filter_name}"))
+        stderr = number_or_none(values.get(f"{name}_stderr,{filter_name}"))
         higher_is_better = directions.get(name)
         if not isinstance(higher_is_better, bool):
             higher_is_better = None
@@ -215,7 +215,7 @@ def _samples(path: Path, task_config: Mapping[str, Any]) -> Iterator[ForeignSamp
     values_by_id: dict[str, dict[str, float]] = {}
     for number, line in enumerate(json_lines(path), start=1):
         location = f"{path}, line {number}"
-        question_id = sample_id(line.get("doc_id"), location)
+        question_id = checked_id(line.get("doc_id"), location)
         line_values = _values(line, location)
         answer_values = values_by_id.setdefault(question_id, {})
         if line_values.keys() & answer_values.keys():
@@ -224,7 +224,7 @@ def _samples(path: Path, task_config: Mapping[str, Any]) -> Iterator[ForeignSamp
     yielded = set()
     for number, line in enumerate(json_lines(path), start=1):
         location = f"{path}, line {number}"
-        question_id = sample_id(line["doc_id"], location)
+        question_id = checked_id(line["doc_id"], location)
         if question_id not in yielded:
             yielded.add(question_id)
             yield _sample(line, question_id, values_by_id[question_id], task_config, location)
@@ -235,7 +235,7 @@ def _values(line: Mapping[str, Any], location: str) -> dict[str, float]:
     values = {}
     filter_name = str(line.get("filter", _NO_FILTER))
     for metric in list_of(line.get("metrics"), "metrics", location):
-        number = number_of(line.get(metric))
+        number = number_or_none(line.get(metric))
         if number is not None:
             values[metric_name(f"{metric},{filter_name}")] = number
     return values
@@ -349,7 +349,7 @@ def _messages_in(text: str) -> Any:
     if not text.startswith("["):
         return text
     try:
-        return parsed(text, "a prompt")
+        return parse_foreign_json(text, location="a prompt")
     except SourceError:
         return text
 

@@ -114,7 +114,7 @@ def digest_of(path: Path, algorithm: str = "sha256") -> str:
     return digest.hexdigest()
 
 
-def parsed(text: str | bytes, location: str) -> Any:
+def parse_foreign_json(text: str | bytes, location: str) -> Any:
     """Return a JSON document. NaN, which programs write for "no value", is read as None.
 
     `location` names the document in the error message.
@@ -123,13 +123,13 @@ def parsed(text: str | bytes, location: str) -> Any:
         SourceError: the text is not JSON, is nested too deeply, or has an infinite number.
     """
     try:
-        return json.loads(text, parse_constant=known_constant, parse_float=finite_number)
+        return json.loads(text, parse_constant=none_for_nan, parse_float=finite_number)
     except (ValueError, RecursionError) as error:
         reason = one_line(str(error))
         raise SourceError(f"{location}: is not JSON that can be read: {reason}") from None
 
 
-def known_constant(name: str) -> None:
+def none_for_nan(name: str) -> None:
     """Return None for the JSON constant NaN.
 
     Raises:
@@ -164,7 +164,7 @@ def json_document(path: Path) -> Any:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(text) > MAX_DOCUMENT_BYTES:
         raise SourceError(f"{path}: is larger than {MAX_DOCUMENT_BYTES // 1024**2} MiB")
-    return parsed(text, str(path))
+    return parse_foreign_json(text, str(path))
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -221,7 +221,7 @@ def _object_in(line: bytes, location: str) -> dict[str, Any]:
     """Return the JSON object in a line. `location` names the line in error messages."""
     if len(line) > MAX_LINE_BYTES:
         raise SourceError(f"{location}: is longer than {MAX_LINE_BYTES // 1024**2} MiB")
-    document = parsed(line, location)
+    document = parse_foreign_json(line, location)
     if not isinstance(document, dict):
         raise SourceError(f"{location}: is not a JSON object")
     return document
@@ -261,7 +261,7 @@ class Archive:
         entry = self._entries.get(name)
         if entry is None:
             raise SourceError(f"{self._path}: has no entry {name}; is the archive complete?")
-        return parsed(self._unpacked(entry), f"{self._path}: {one_line(name)}")
+        return parse_foreign_json(self._unpacked(entry), f"{self._path}: {one_line(name)}")
 
     def _unpacked(self, entry: zipfile.ZipInfo) -> bytes:
         """Return the unpacked content of an entry.
@@ -316,7 +316,7 @@ class Archive:
 
 
 @contextmanager
-def archive(path: Path) -> Iterator[Archive]:
+def open_archive(path: Path) -> Iterator[Archive]:
     """Open an archive for reading.
 
     Raises:
@@ -330,7 +330,7 @@ def archive(path: Path) -> Iterator[Archive]:
         yield Archive(file, path)
 
 
-def sample_id(value: Any, location: str) -> str:
+def checked_id(value: Any, location: str) -> str:
     """Check an id, and return it as text. `location` names the sample in error messages.
 
     An id that is a path out of a folder is refused as a precaution: eval-factory names no file
@@ -367,7 +367,7 @@ def list_of(value: Any, name: str, location: str) -> list[Any]:
     return value
 
 
-def number_of(value: Any) -> float | None:
+def number_or_none(value: Any) -> float | None:
     """Return a number as float; True is 1, False is 0.
 
     Returns None if the value is not a number, not finite, or larger than `_MAX_NUMBER`.
@@ -399,7 +399,7 @@ def utc_time(value: Any) -> str | None:
     return moment.astimezone(timezone.utc).strftime(UTC_FORMAT)
 
 
-def count_of(value: Any) -> int | None:
+def count_or_none(value: Any) -> int | None:
     """Return a value that is an integer from 0 to 2**53 - 1; None for all other values.
 
     Programs that read the numbers of JSON as floats cannot read larger integers exactly.

@@ -19,10 +19,10 @@ from eval_factory.importing.foreign_run import (
 )
 from eval_factory.importing.sources import (
     SourceError,
+    checked_id,
     digest_of,
     json_lines,
-    number_of,
-    sample_id,
+    number_or_none,
 )
 
 PROGRAM = "table"
@@ -111,7 +111,7 @@ def _samples(path: Path, columns: Columns, metric: str) -> Iterator[ForeignSampl
             # After the first row, a line of JSON may leave out a field that has no value.
             cells[field] = row.get(column, "")
         location = f"{path}, row {number}"
-        question_id = sample_id(cells["id"], location)
+        question_id = checked_id(cells["id"], location)
         repeat = repeats.get(question_id, 0)
         repeats[question_id] = repeat + 1
         yield _sample(cells, columns, metric, question_id, repeat, location)
@@ -182,7 +182,7 @@ def _score(text: str, location: str, column: str) -> float | None:
         return _SCORES_OF_WORDS[word]
     try:
         # Some languages write a decimal comma.
-        number = number_of(float(word.replace(",", ".")))
+        number = number_or_none(float(word.replace(",", ".")))
     except ValueError:
         number = None
     if number is None:

@@ -22,7 +22,7 @@ from eval_factory.config.model import (
     Number,
     OneLineText,
     PathText,
-    Positive,
+    PositiveInteger,
     problems_with,
 )
 from eval_factory.config.suite import Suite, build_suite
@@ -68,7 +68,7 @@ class PanelTask(DescribedModel):
     """
     name: FolderName | None = None
     """The task's name in the panel; needed if the panel has a task twice."""
-    size: Positive
+    size: PositiveInteger
     """The number of instances. Each look asks the same instances."""
     max_drop: Drop
     """The greatest permitted drop of the score, in the metric's own unit. For a share, 0.02 is two
@@ -129,13 +129,13 @@ class PanelSection(DescribedModel):
     prices: list[Any] | None = None
     executor: ExecutorName | None = None
     slurm: dict[str, Any] | None = None
-    max_processes: Positive | None = None
-    max_attempts: Positive | None = None
+    max_processes: PositiveInteger | None = None
+    max_attempts: PositiveInteger | None = None
     max_outage_s: Number | None = None
     max_cost: Number | None = None
     """The greatest permitted cost of one asking of the panel, in US dollars."""
-    max_requests: Positive | None = None
-    max_tokens_total: Positive | None = None
+    max_requests: PositiveInteger | None = None
+    max_tokens_total: PositiveInteger | None = None
     max_wall_s: Number | None = None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from eval_factory.config.model import urls_in
 from eval_factory.config.resolved import Evaluation
-from eval_factory.config.rules import prescribed_roles
+from eval_factory.config.rules import prescribed_judges_by_role
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.plain_yaml import YamlError, parse_own_text
 from eval_factory.core.rundir import RunDir
@@ -70,7 +70,7 @@ def _configured_servers(
     urls_of_judges = {}
     for judge in document["config"]["params"]["extra"]["judges"] or ():
         urls_of_judges[judge["name"]] = urls_in(judge.get("url"))
-    prescribed = prescribed_roles(helm.prescribed_judges)
+    prescribed = prescribed_judges_by_role(helm.prescribed_judges)
     servers = {}
     for role in (MODEL_ROLE, *helm.judges, *prescribed, *urls_of_judges):
         urls = urls_of_judges.get(role) or target_urls  # a judge without a URL is at the target

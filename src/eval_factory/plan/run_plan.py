@@ -20,7 +20,7 @@ from eval_factory.config.resolved import Evaluation
 from eval_factory.config.rules import (
     SCENARIO_PARAMETERS,
     chance_questions_of,
-    prescribed_roles,
+    prescribed_judges_by_role,
 )
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
@@ -388,7 +388,9 @@ def _prescribed_judges(
     extra = evaluation.extra
     own_judges = {judge.name: judge for judge in extra.judges or []}
     endpoints = []
-    for role, deployment in prescribed_roles(evaluation.task.helm.prescribed_judges).items():
+    for role, deployment in prescribed_judges_by_role(
+        evaluation.task.helm.prescribed_judges
+    ).items():
         default = evaluation.framework.judges.get(role)
         # The first part of a deployment's name is an organization, such as openai.
         model_id = deployment.partition("/")[2]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple, TextIO, TypeVar
 
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.core.budget import Budget, Price, Spending
 from eval_factory.core.errors import (
     ConfigError,
@@ -692,7 +692,7 @@ def _local_time(seconds: float) -> str:
 
 
 def cancel(
-    request: Request, choice: BatchChoice, *, env: Mapping[str, str], screen: TextIO
+    request: RunRequest, choice: BatchChoice, *, env: Mapping[str, str], screen: TextIO
 ) -> list[str]:
     """Cancel the open batches of a run, and return a line for each batch.
 

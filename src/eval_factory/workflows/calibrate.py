@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
 
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core.errors import ConfigError, NotReportableError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, to_yaml
@@ -497,7 +497,7 @@ def _ask_judges(
         NotReportableError: The run failed, or a judge decided no item.
     """
     run_config = asking.run_config
-    evaluation = build_evaluation(Request(run_config=run_config), load_framework(), env)
+    evaluation = build_evaluation(RunRequest(run_config=run_config), load_framework(), env)
     if not _has_own_judge_prompt(evaluation):
         reason = (
             "only judges of a rubric can be calibrated; judges of medhelm, and juries that give "
@@ -511,7 +511,7 @@ def _ask_judges(
     first_cases = _first_cases(items)
     probes = _probes(first_cases, asking.probes, asks_in_groups=criteria_per_request > 1)
     cases = [*first_cases, *probes]
-    request = Request(document=_run_config_document(evaluation, asking))
+    request = RunRequest(document=_run_config_document(evaluation, asking))
     # The questions are written first: `build_evaluation` reads them as the benchmark of the run.
     _write_questions(asking.to / QUESTIONS, cases, items)
     calibration_run = build_evaluation(request, load_framework(), env)

@@ -59,7 +59,7 @@ def redactor_of(evaluation: Evaluation, env: Mapping[str, str]) -> Redactor:
     The secrets are those of the endpoints, the passwords of proxies, and the token of the Hugging
     Face Hub, because HELM may print this token.
     """
-    return Redactor.from_environment(env, [*evaluation.key_names(), HUB_TOKEN])
+    return Redactor.from_environment(env, [*evaluation.key_variables(), HUB_TOKEN])
 
 
 def show_warnings(evaluation: Evaluation, screen: TextIO) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.core import sandbox
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import EvalFactoryError
@@ -52,7 +52,7 @@ class Finding:
     text: str  # the first line is the finding; further lines say what to do
 
 
-def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
+def examine(request: RunRequest, env: Mapping[str, str]) -> Iterator[Finding]:
     """Yield the findings, each as soon as it is known.
 
     If `request` has no run config and no options, only the machine is examined.
@@ -161,7 +161,7 @@ def _hub_text(env: Mapping[str, str]) -> str:
     return text
 
 
-def _run_findings(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
+def _run_findings(request: RunRequest, env: Mapping[str, str]) -> Iterator[Finding]:
     """Yield findings about the run config, its packages, data, keys and endpoints."""
     plans: list[Plan] = []  # gets the plan of the run, unless the run config is wrong
 

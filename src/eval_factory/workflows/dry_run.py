@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.resolved import Evaluation
 from eval_factory.config.rules import chance_questions_of
@@ -47,7 +47,7 @@ from eval_factory.workflows.stop_when import faults_of_user_files, looks_line, s
 
 
 def dry_run(
-    request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO
+    request: RunRequest, options: Options, *, env: Mapping[str, str], screen: TextIO
 ) -> DryRun:
     """Return the preview of a run: merge, check and render its configuration.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory import __version__
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
@@ -54,7 +54,7 @@ from eval_factory.workflows.stop_when import (
 
 
 def evaluate(
-    request: Request,
+    request: RunRequest,
     options: Options,
     *,
     env: Mapping[str, str],

@@ -192,7 +192,7 @@ def _environment_of_helm_run(
             visible_env[name] = value
     return child_environment(
         visible_env,
-        key_names=[*evaluation.key_names(), *evaluation.setting_names()],
+        key_names=[*evaluation.key_variables(), *evaluation.setting_variables()],
         extra=settings.environment(),
     )
 

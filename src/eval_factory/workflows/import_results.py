@@ -85,7 +85,7 @@ def import_results(  # noqa: PLR0913 - one parameter for each option of the comm
         source_format = kind
         if source_format is None and source_path.exists():
             source_format = detect_format(source_path)
-        source_runs = runs_in(source_path, source_format, columns, name, model)
+        source_runs = runs_in(source_path, source_format, columns, task=name, model=model)
         options = ImportOptions(
             source=source_path,
             source_format=str(source_format),  # not None: `runs_in` refuses a missing source
@@ -182,14 +182,14 @@ def _write_folder(
     redactor: Redactor,
 ) -> TaskResult:
     """Write the files of an imported result, and return the result as it was written."""
-    from eval_factory.importing.imported_folder import configuration, write_import
+    from eval_factory.importing.imported_folder import config_of_import, write_import
     from eval_factory.scoring.clinicians import with_clinicians
 
     rundir = RunDir(folder)
     rundir.create()
     with rundir.locked():
         result = with_clinicians(result, rundir)
-        config = configuration(run, options, folder)
+        config = config_of_import(run, options, folder)
         return write_import(result, rundir, config, options.command(folder), redactor)
 
 
@@ -213,11 +213,7 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
     """
     from eval_factory.importing.data_age import DataAge
     from eval_factory.importing.formats import runs_in
-    from eval_factory.importing.imported_folder import (
-        ImportOptions,
-        configuration,
-        write_import,
-    )
+    from eval_factory.importing.imported_folder import ImportOptions, config_of_import, write_import
     from eval_factory.importing.imported_result import result_of
     from eval_factory.importing.tables import Columns
     from eval_factory.scoring.clinicians import with_clinicians
@@ -236,7 +232,9 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
     run = None
     if options.source.exists():
         columns = Columns(**options.columns)
-        runs = runs_in(options.source, options.source_format, columns, options.task, options.model)
+        runs = runs_in(
+            options.source, options.source_format, columns, task=options.task, model=options.model
+        )
         run = _same_run(runs, stored)
     if run is None:
         yield ImportedAgain(rundir=None, source=options.source, files={})
@@ -261,7 +259,7 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
         result = replace(result, provenance=replace(result.provenance, **importer_fields))
         result = _with_rescored_values(result, stored)
         result = with_clinicians(result, RunDir(stored.folder))
-        config = configuration(run, options, Path(stored.config["output_dir"]))
+        config = config_of_import(run, options, Path(stored.config["output_dir"]))
         write_import(result, rundir, config, stored.command, without_secrets)
         yield ImportedAgain(rundir=rundir, source=options.source, files=run.files)
 
@@ -271,7 +269,7 @@ def _with_rescored_values(result: TaskResult, stored: StoredResult) -> TaskResul
 
     If the stored result was not rescored, `result` is returned unchanged.
     """
-    from eval_factory.importing.added_scores import rescored
+    from eval_factory.importing.added_scores import with_added_scores
     from eval_factory.report.reader import load_result
 
     imported = stored.result.provenance.imported
@@ -280,7 +278,7 @@ def _with_rescored_values(result: TaskResult, stored: StoredResult) -> TaskResul
     rundir = RunDir(stored.folder)
     # An imported result has run files only if a run asked judges about its answers.
     judged = load_result(rundir.judged) if stored.result.provenance.run_files else None
-    return rescored(result, Path(imported.rescored_folder), rundir, judged)
+    return with_added_scores(result, Path(imported.rescored_folder), rundir, judged)
 
 
 def _same_run(runs: Sequence[ForeignRun], stored: StoredResult) -> ForeignRun | None:

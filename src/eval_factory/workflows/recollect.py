@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.load import load_run_config
 from eval_factory.config.resolved import Evaluation
 from eval_factory.config.rules import BENCHMARK_KEY
@@ -29,7 +29,7 @@ from eval_factory.core.secrets import Redactor, variables_in
 from eval_factory.helm import names
 from eval_factory.helm.environments import environment_of_plan
 from eval_factory.helm.judge_output import jury_form_in
-from eval_factory.importing.imported_folder import write_again
+from eval_factory.importing.imported_folder import write_reports_again
 from eval_factory.plan.role_servers import SERVERS_SECTION
 from eval_factory.plan.run_plan import SENDS_METADATA_KEY, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
@@ -160,7 +160,7 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:
     if isinstance(path, str):
         benchmark = _stored_benchmark(rundir, Path(path), stored.result)
     return build_evaluation(
-        Request(flags=stored_values), load_framework(), env, benchmark=benchmark
+        RunRequest(flags=stored_values), load_framework(), env, benchmark=benchmark
     )
 
 
@@ -224,7 +224,7 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     if stored.result.provenance.imported is not None:
         with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
             temporary_dir = RunDir(Path(name))
-            yield Recollected(temporary_dir, write_again(stored, temporary_dir), ())
+            yield Recollected(temporary_dir, write_reports_again(stored, temporary_dir), ())
         return
     state = require_last_run_state(rundir)
     evaluation = stored_evaluation(rundir, stored)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.merge import is_credential
 from eval_factory.config.rules import own_data_of
 from eval_factory.core import formats
@@ -250,7 +250,9 @@ def run_again(folder: Path, output_dir: Path, *, env: Mapping[str, str], screen:
 
     reproduction = reproduce(folder, output_dir, env=env)
     screen.writelines(f"{printable(line)}\n" for line in reproduction.lines())
-    evaluated = evaluate(Request(run_config=reproduction.file), Options(), env=env, screen=screen)
+    evaluated = evaluate(
+        RunRequest(run_config=reproduction.file), Options(), env=env, screen=screen
+    )
     old = load_result(folder).result
     new = load_result(output_dir).result
     return Reran(
@@ -297,7 +299,7 @@ def _score_text(result: TaskResult, name: str) -> str:
 
 
 def rescore(
-    folder: Path, request: Request, output_dir: Path, *, env: Mapping[str, str], screen: TextIO
+    folder: Path, request: RunRequest, output_dir: Path, *, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated:
     """Score the answers of a finished run again, with other judges, metrics or rules.
 

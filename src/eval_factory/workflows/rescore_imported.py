@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.config.evaluation import (
-    Request,
+    RunRequest,
     build_evaluation,
     find_benchmark,
-    last_value,
     read_layers,
+    strongest_value,
 )
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core.errors import ConfigError
@@ -28,7 +28,7 @@ from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
-from eval_factory.importing.added_scores import rescored, with_reader_score
+from eval_factory.importing.added_scores import with_added_scores, with_reader_score
 from eval_factory.importing.answers_to_judge import (
     JUDGE_PROMPT_FILE,
     Judging,
@@ -57,7 +57,7 @@ _NO_URL = (
 
 
 def rescore_imported(
-    folder: Path, request: Request, output_dir: Path, *, env: Mapping[str, str], screen: TextIO
+    folder: Path, request: RunRequest, output_dir: Path, *, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated:
     """Write a copy of an imported result with additional scores to another folder.
 
@@ -82,7 +82,7 @@ def rescore_imported(
     rundir = RunDir(output_dir)
     _refuse_folders(stored, rundir)
     judge_run = None
-    if request != Request():
+    if request != RunRequest():
         judge_run = _JudgeRun(stored, _judging_of(request, env), request, env)
         # A trial in a temporary folder finds a wrong configuration before the output folder exists.
         with tempfile.TemporaryDirectory(prefix="eval-factory-rescore-") as name:
@@ -100,7 +100,7 @@ def rescore_imported(
             judged_result = judge_run.ask(rundir, screen)
         # The ratings of clinicians are in the folder of the original, so the copy has none.
         original = replace(stored.result, clinicians=None)
-        result = rescored(original, stored.folder, rundir, judged_result)
+        result = with_added_scores(original, stored.folder, rundir, judged_result)
         return _write(result, stored, rundir, env)
 
 
@@ -137,15 +137,15 @@ def _source_of(rundir: RunDir) -> Path | None:
     return Path(imported.rescored_folder).resolve()
 
 
-def _judging_of(request: Request, env: Mapping[str, str]) -> Judging:
+def _judging_of(request: RunRequest, env: Mapping[str, str]) -> Judging:
     """Return the instructions for the judges, as the benchmark of the request states them.
 
     Raises:
         ConfigError: The benchmark is missing, or the run config has another type.
     """
     layers = read_layers(request, env)
-    benchmark = last_value(layers, *_BENCHMARK)
-    eval_type = last_value(layers, "config", "type")
+    benchmark = strongest_value(layers, *_BENCHMARK)
+    eval_type = strongest_value(layers, "config", "type")
     problems: list[str] = []
     if eval_type not in (None, CUSTOM):
         problems.append(f"config.type: must be {CUSTOM}: judges rate by a benchmark of your own")
@@ -168,7 +168,7 @@ class _JudgeRun:
 
     stored: StoredResult  # the imported result
     judging: Judging  # the instructions for the judges
-    request: Request  # the user's request, which names the judges
+    request: RunRequest  # the user's request, which names the judges
     env: Mapping[str, str]  # the environment with the keys
 
     def evaluation_in(self, judged_dir: RunDir) -> Evaluation:
@@ -181,9 +181,9 @@ class _JudgeRun:
         """
         benchmark = write_judged_answers(self.stored, self.judging, judged_dir.root / "answers")
         layers = read_layers(self.request, self.env)
-        url = last_value(layers, "target", "api_endpoint", "url")
+        url = strongest_value(layers, "target", "api_endpoint", "url")
         if url is None:
-            url = _first_url(last_value(layers, "config", "params", "extra", "judges"))
+            url = _first_url(strongest_value(layers, "config", "params", "extra", "judges"))
         model = self.stored.result.provenance.target
         document = {
             "config": {"type": CUSTOM},

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from eval_factory.config.model import StopWhen
 from eval_factory.config.resolved import Evaluation
-from eval_factory.config.rules import data_faults
+from eval_factory.config.rules import own_data_faults
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
 from eval_factory.core.formats import rounded
@@ -223,7 +223,7 @@ def faults_of_user_files(plan: Plan) -> list[EvalFactoryError]:
     """
     extra = plan.evaluation.extra
     errors: list[EvalFactoryError] = []
-    faults = data_faults(plan.evaluation)
+    faults = own_data_faults(plan.evaluation)
     if faults:
         errors.append(PrerequisiteError("\n  ".join(faults)))
     checks: list[Callable[[Plan], object]] = []

@@ -52,14 +52,14 @@ for thread in threads:
 
 EVALUATES = """
 import json, os, sys
-from eval_factory.config.evaluation import Request
+from eval_factory.config.evaluation import RunRequest
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.workflows.evaluate import evaluate
 from eval_factory.workflows.options import Options
 
 shared, document = json.loads(sys.argv[1])
 options = Options(limits=SharedLimitsSettings(**shared))
-evaluate(Request(document=document), options, env=os.environ, screen=sys.stderr)
+evaluate(RunRequest(document=document), options, env=os.environ, screen=sys.stderr)
 """
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from batch_endpoint import BatchEndpoint, StoredBatch
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import (
     ConfigError,
@@ -80,7 +80,7 @@ class Night:
             },
             "target": {"api_endpoint": target},
         }
-        evaluation = build_evaluation(Request(document=document), load_framework(), {})
+        evaluation = build_evaluation(RunRequest(document=document), load_framework(), {})
         self.plan = make_plan(evaluation)
         folder.mkdir(exist_ok=True)
         self.rundir = RunDir(folder)

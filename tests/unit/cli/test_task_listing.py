@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from builders import evaluation
 from eval_factory.cli import task_listing
 from eval_factory.cli.main import cli
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import CODE_EXECUTION_KEY, load_index, needs_permission
@@ -65,7 +65,7 @@ def test_the_example_of_every_run_spec_that_runs_is_valid(tmp_path: Path) -> Non
             continue
         file.write_text(text, encoding="utf-8")
         allowed = {CODE_EXECUTION_KEY: True} if needs_permission(name, spec) else {}
-        found = build_evaluation(Request(run_config=file, flags=allowed), framework, {})
+        found = build_evaluation(RunRequest(run_config=file, flags=allowed), framework, {})
         assert found.task.helm.run_spec == name
 
 

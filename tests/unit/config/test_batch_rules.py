@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.prices import prices_of
@@ -36,13 +36,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("endpoint", "named"), REFUSED)
 def test_what_does_not_go_by_batch_is_refused(endpoint: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=naming(named)):
-        build_evaluation(Request(document=document(endpoint)), load_framework(), {})
+        build_evaluation(RunRequest(document=document(endpoint)), load_framework(), {})
 
 
 def test_a_job_does_not_wait_for_batches() -> None:
     in_job = {**document({}), "executor": "slurm"}
     with pytest.raises(ConfigError, match=naming("executor", "batch")):
-        build_evaluation(Request(document=in_job), load_framework(), {})
+        build_evaluation(RunRequest(document=in_job), load_framework(), {})
 
 
 def suite(executor: str) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def test_runs_of_a_suite_wait_side_by_side() -> None:
 def test_a_batch_has_its_own_price_and_the_same_identity() -> None:
     plans = {}
     for batch in (False, True):
-        request = Request(document=document({"batch": batch}))
+        request = RunRequest(document=document({"batch": batch}))
         plans[batch] = make_plan(build_evaluation(request, load_framework(), {}))
     usual = prices_of(plans[False]).known["model"]
     half = prices_of(plans[True]).known["model"]
@@ -86,7 +86,7 @@ def test_a_table_may_say_the_discount() -> None:
         "cached_input_per_million": 2,
         "batch_discount": 0.25,
     }
-    request = Request(document=document({}, extra={"prices": [row]}))
+    request = RunRequest(document=document({}, extra={"prices": [row]}))
     price = prices_of(make_plan(build_evaluation(request, load_framework(), {}))).known["model"]
     rates = (price.input_per_million, price.output_per_million, price.cached_input_per_million)
     assert rates == (3, 6, 1.5)

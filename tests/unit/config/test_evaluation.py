@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders import MINIMAL, evaluation
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import RUNTIME_SETTINGS, URL_SETTING, identity_of, leaves_of
@@ -67,7 +67,7 @@ def test_a_key_written_into_requests_is_refused_and_another_of_a_variable_makes_
         "user_token": "${A}",
         "effort": "low",
     }
-    assert "A" in found.key_names()
+    assert "A" in found.key_variables()
     url = {"target.api_endpoint.url": "https://h/v1?key=${A_KEY}"}
     assert (
         len(
@@ -305,7 +305,7 @@ def test_a_training_cutoff_is_a_month(tmp_path: Path) -> None:
 
 
 def test_a_parameter_that_is_given_twice_keeps_its_own_source() -> None:
-    request = Request(
+    request = RunRequest(
         flags={**MINIMAL, **CLEAR, CONDITION: "homelessness"},
         overrides=(f"{SUBJECT}=homelessness",),
     )

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from builders import MINIMAL
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.resolved import Evaluation
 from eval_factory.config.suite_model import SlurmSection
 from eval_factory.core.errors import ConfigError
@@ -21,7 +21,7 @@ USUAL = FRAMEWORK.defaults.suite["slurm"]
 def of(
     document: dict[str, Any], flags: dict[str, Any] | None = None, *overrides: str
 ) -> Evaluation:
-    request = Request(document=document, flags={**MINIMAL, **(flags or {})}, overrides=overrides)
+    request = RunRequest(document=document, flags={**MINIMAL, **(flags or {})}, overrides=overrides)
     return build_evaluation(request, FRAMEWORK, {"LAB": "x1"})
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.foreign_configs import Translation, translated
+from eval_factory.config.evaluation import RunRequest, build_evaluation
+from eval_factory.config.foreign_configs import Translation, translate_config
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
@@ -29,7 +29,7 @@ def of(document: Any, tmp_path: Path) -> Translation:
     file.write_text(
         document if isinstance(document, str) else yaml.safe_dump(document, sort_keys=False)
     )
-    return translated(file, load_framework())
+    return translate_config(file, load_framework())
 
 
 def refused(document: Any, tmp_path: Path) -> str:
@@ -102,7 +102,7 @@ def test_what_flags_would_have_said_is_left_to_flags(tmp_path: Path) -> None:
     flags = {f"config.params.extra.{name}": value for name, value in extra.items()}
     flags |= {"target.api_endpoint.url": "http://h/v1", "target.api_endpoint.model_id": "m"}
     evaluation = build_evaluation(
-        Request(document=found.document, flags=flags), load_framework(), {}
+        RunRequest(document=found.document, flags=flags), load_framework(), {}
     )
     assert evaluation.run.config.params.extra.subject == "guo_readmission"
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.foreign_configs import Translation, translated
+from eval_factory.config.evaluation import RunRequest, build_evaluation
+from eval_factory.config.foreign_configs import Translation, translate_config
 from eval_factory.config.foreign_forms import FORMS, form_of
 from eval_factory.config.merge import section_at
 from eval_factory.config.suite import build_suite
@@ -31,7 +31,7 @@ SOLVER = {"type": "container", "service": "m"}
 def of(document: Any, tmp_path: Path) -> Translation:
     file = tmp_path / "foreign.yml"
     file.write_text(yaml.safe_dump(document, sort_keys=False))
-    return translated(file, load_framework())
+    return translate_config(file, load_framework())
 
 
 def nel(*benchmarks: Any, **services: Any) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def test_every_value_has_a_place_here(form: str) -> None:
     """A path is one of a merged configuration, or lies in a free mapping of it."""
     flags = {"target.api_endpoint.url": "http://h/v1", "target.api_endpoint.model_id": "m"}
     flags |= {"config.type": "pubmed_qa", "config.output_dir": "x"}
-    merged = build_evaluation(Request(flags=flags), load_framework(), {}).run.model_dump()
+    merged = build_evaluation(RunRequest(flags=flags), load_framework(), {}).run.model_dump()
     free = ("params_to_add", "headers")
     for place in FORMS[form]["keys"].values():
         *sections, last = place.split(".")
@@ -186,7 +186,9 @@ def test_lm_eval_gives_endpoint_and_parameters(is_text: bool, tmp_path: Path) ->
         ["tasks[1]", "'gsm8k'", "eval-factory ls"],
     )
     flags = {"config.type": "pubmed_qa"}
-    run = build_evaluation(Request(document=found.document, flags=flags), load_framework(), {}).run
+    run = build_evaluation(
+        RunRequest(document=found.document, flags=flags), load_framework(), {}
+    ).run
     assert run.config.params.max_new_tokens == 32
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders import MINIMAL, evaluation
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import identity_of
 from eval_factory.tasks.framework import load_framework
@@ -101,7 +101,7 @@ def test_the_last_word_holds(tmp_path: Path) -> None:
         "target: {api_endpoint: {adapter_config: {use_reasoning: false, use_caching: true}}}\n"
     )
     overrides = (f"{ADAPTER}.use_reasoning=true,{ADAPTER}.use_caching=null",)
-    request = Request(run_config=file, flags=MINIMAL, overrides=overrides)
+    request = RunRequest(run_config=file, flags=MINIMAL, overrides=overrides)
     assert build_evaluation(request, load_framework(), {}).warnings == ()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from eval_factory.config.evaluation import as_tuple, request_of_arguments
-from eval_factory.config.load import interpolate, parse_overrides, plain_document
+from eval_factory.config.load import as_yaml_values, interpolate, parse_overrides
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import MAX_LEVELS
 from facts import naming, says
@@ -161,7 +161,7 @@ class Folder:
 def test_what_programs_have_becomes_what_a_file_would_hold(
     value: Any, plain: Any, kind: type
 ) -> None:
-    found = plain_document({"config": {"x": value}})["config"]["x"]
+    found = as_yaml_values({"config": {"x": value}})["config"]["x"]
     assert found == plain
     assert type(found) is kind
 
@@ -182,21 +182,21 @@ def test_a_value_that_no_file_could_hold_is_named_and_not_shown(
     wrong: Mapping[str, Any], said: str
 ) -> None:
     with pytest.raises(ConfigError) as told:
-        plain_document({"config": wrong})
+        as_yaml_values({"config": wrong})
     assert str(told.value).startswith(said)
     assert "secret" not in str(told.value)
 
 
 def test_how_deep_it_may_be() -> None:
-    def nested(levels: int) -> dict[str, Any]:
+    def nest_paths(levels: int) -> dict[str, Any]:
         document: dict[str, Any] = {}
         for _ in range(levels - 1):
             document = {"config": document}
         return document
 
-    assert plain_document(nested(MAX_LEVELS)) == nested(MAX_LEVELS)
+    assert as_yaml_values(nest_paths(MAX_LEVELS)) == nest_paths(MAX_LEVELS)
     with pytest.raises(ConfigError, match=naming("config: is nested", "50 levels")):
-        plain_document(nested(MAX_LEVELS + 1))
+        as_yaml_values(nest_paths(MAX_LEVELS + 1))
 
 
 def test_a_flag_that_no_file_could_hold() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from builders import evaluation, plan
 from eval_factory.config.rules import (
-    data_faults,
+    own_data_faults,
     own_data_of,
-    prescribed_roles,
+    prescribed_judges_by_role,
     with_task_rules,
 )
 from eval_factory.core.errors import ConfigError
@@ -172,14 +172,14 @@ def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_roles_of_the_judges_that_helm_prescribes(
     deployments: tuple[str, ...], roles: dict[str, str]
 ) -> None:
-    assert prescribed_roles(deployments) == roles
+    assert prescribed_judges_by_role(deployments) == roles
 
 
 def test_what_is_wrong_with_the_data_is_followed_by_what_they_have_to_be(tmp_path: Path) -> None:
     here = evaluation(
         {"config.type": "shc_bmt_med", f"{EXTRA}.data_path": str(tmp_path / "none.csv")}
     )
-    (first, *others) = data_faults(here)
+    (first, *others) = own_data_faults(here)
     assert first.startswith(f"config.params.extra.data_path: {tmp_path / 'none.csv'}")
     after = others[others.index("shc_bmt_med needs:") + 1 :]
     assert after
@@ -192,7 +192,7 @@ def test_nothing_is_wrong_where_nothing_is_known_of_the_form(tmp_path: Path) -> 
     here = evaluation().with_extra({"data_path": str(tmp_path / "none")})
     here = replace(here, task=replace(here.task, helm=helm))
     assert own_data_of(here) is not None
-    assert data_faults(here) == []
+    assert own_data_faults(here) == []
 
 
 SEED = "config.params.extra.sample_seed"

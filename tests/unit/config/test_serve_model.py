@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from eval_factory.config import suite_model
 from eval_factory.config.merge import with_defaults
-from eval_factory.config.suite_model import ServeSection, command_words, served_lines
+from eval_factory.config.suite_model import ServeSection, command_words, server_lines
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import make_plan
@@ -116,12 +116,12 @@ def test_words_of_the_command_and_variables() -> None:
 
 
 def test_a_dry_run_shows_it() -> None:
-    assert list(served_lines({})) == []
-    _, line = served_lines(
+    assert list(server_lines({})) == []
+    _, line = server_lines(
         {"small": with_defaults(DEFAULTS, {"command": "a {port}", "machine_options": "--b"})}
     )
     says(line, "small: a {port} --b", "/health", "200")
-    _, line = served_lines(
+    _, line = server_lines(
         {"small": with_defaults(DEFAULTS, {"command": "a {port}", "replicas": 3})}
     )
     says(line, "(3 servers, {replica}: its", "{port}: a free port")

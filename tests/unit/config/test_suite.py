@@ -12,9 +12,9 @@ from eval_factory.config.suite import (
     Combination,
     Suite,
     build_suite,
-    combinations,
     group_of_url,
     limit_group_of,
+    selected_combinations,
 )
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
@@ -420,7 +420,7 @@ def test_who_says_a_parameter() -> None:
         targets=[target("t", params={"max_retries": None, "extra": {"on_failure": "zero"}})],
         variants=[{"name": "v", "params": {"parallelism": 2}}],
     )
-    (one,) = combinations(whole, [])
+    (one,) = selected_combinations(whole, [])
     assert one == Combination(whole["evaluations"][0], whole["variants"][0], whole["targets"][0])
     assert suite_module.cell_parameters(one, whole) == {
         "parallelism": ("variant v", 2),

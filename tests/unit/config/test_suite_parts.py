@@ -12,7 +12,7 @@ from eval_factory.config import suite_layers
 from eval_factory.config.model import problems_with
 from eval_factory.config.suite_layers import (
     SuiteLayer,
-    merged,
+    merged_section,
     name_of_type,
     name_with_variant,
     normal_form,
@@ -42,7 +42,9 @@ def problems(tree: dict[str, Any]) -> list[str]:
 
 def whole(*trees: dict[str, Any], strongest: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
     weaker = [(layer(tree), tree) for tree in trees]
-    return merged([*weaker, *((layer(tree, is_command_line=True), tree) for tree in strongest)])
+    return merged_section(
+        [*weaker, *((layer(tree, is_command_line=True), tree) for tree in strongest)]
+    )
 
 
 def test_an_evaluation_has_a_name_and_keeps_its_own() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory import demo
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.demo.example import packaged_data_hashes, write_example
 from eval_factory.tasks.custom_benchmark import Benchmark
@@ -19,7 +19,7 @@ def written(folder: Path, kind: str) -> Benchmark:
     files = write_example(folder, kind)
     assert all(path.read_text("utf-8").strip() for path in files)
     found = build_evaluation(
-        Request(run_config=folder / "run_config.yml"), load_framework(), {}
+        RunRequest(run_config=folder / "run_config.yml"), load_framework(), {}
     ).benchmark
     assert found is not None
     return found

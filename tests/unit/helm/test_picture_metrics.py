@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.helm import picture_metrics
 from eval_factory.helm.environments import Environment
 from eval_factory.plan.run_plan import Plan, make_plan
@@ -33,7 +33,7 @@ def plan_of(task: str, **flags: object) -> Plan:
         "target.api_endpoint.type": "images" if "helm:" in task else "chat",
         **flags,
     }
-    return make_plan(build_evaluation(Request(flags=given), load_framework(), {}))
+    return make_plan(build_evaluation(RunRequest(flags=given), load_framework(), {}))
 
 
 def shown(plan: Plan, env: dict[str, str]) -> dict[str, str]:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from eval_factory.importing import sources
-from eval_factory.importing.sources import SourceError, archive, json_document, json_lines
+from eval_factory.importing.sources import SourceError, json_document, json_lines, open_archive
 from foreign_results import write_zstd_zip
 
 
 def test_an_entry_that_is_compressed_with_zstd_is_read(tmp_path: Path) -> None:
     path = tmp_path / "log.eval"
     write_zstd_zip(path, {"header.json": b'{"a": 1}', "other.json": b"[2]"})
-    with archive(path) as entries:
+    with open_archive(path) as entries:
         assert entries.names() == ["header.json", "other.json"]
         assert entries.document("header.json") == {"a": 1}
         assert entries.document("other.json") == [2]
@@ -27,7 +27,7 @@ def test_an_entry_that_was_changed_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as made:
         made.writestr("header.json", '{"a": 1}')
     path.write_bytes(path.read_bytes().replace(b'{"a": 1}', b'{"a": 2}'))
-    with archive(path) as entries, pytest.raises(SourceError, match=r"header\.json"):
+    with open_archive(path) as entries, pytest.raises(SourceError, match=r"header\.json"):
         entries.document("header.json")
 
 
@@ -35,7 +35,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "bomb.eval"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr("header.json", b"0" * (sources.MAX_ENTRY_BYTES + 1))
-    with archive(path) as entries, pytest.raises(SourceError, match="refused"):
+    with open_archive(path) as entries, pytest.raises(SourceError, match="refused"):
         entries.document("header.json")
 
 
@@ -51,7 +51,7 @@ def test_a_bomb_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
     content = content[:header] + small + content[header + 4 :]
     directory = content.index(b"PK\x01\x02") + 24
     path.write_bytes(content[:directory] + small + content[directory + 4 :])
-    with archive(path) as entries, pytest.raises(SourceError, match=r"header\.json"):
+    with open_archive(path) as entries, pytest.raises(SourceError, match=r"header\.json"):
         entries.document("header.json")
 
 
@@ -90,14 +90,14 @@ def test_a_line_that_is_no_object_is_named(tmp_path: Path) -> None:
 )
 def test_an_id_that_leads_elsewhere_is_refused(value: object) -> None:
     with pytest.raises(SourceError):
-        sources.sample_id(value, "here")
+        sources.checked_id(value, "here")
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [("HumanEval/3", "HumanEval/3"), (7, "7"), ("a..b", "a..b")]
 )
 def test_an_ordinary_id_is_kept(value: object, text: str) -> None:
-    assert sources.sample_id(value, "here") == text
+    assert sources.checked_id(value, "here") == text
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_an_ordinary_id_is_kept(value: object, text: str) -> None:
     [(True, 1.0), (2, 2.0), (0.5, 0.5), ("1", None), (10**400, None), (float("inf"), None)],
 )
 def test_only_finite_numbers_are_numbers(value: object, number: float | None) -> None:
-    assert sources.number_of(value) == number
+    assert sources.number_or_none(value) == number

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.results import TaskResult
-from eval_factory.importing.sources import SourceError, archive
+from eval_factory.importing.sources import SourceError, open_archive
 from eval_factory.importing.tables import Columns
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.import_results import import_results
@@ -107,7 +107,7 @@ def test_a_damaged_entry_of_a_deflated_archive_is_named(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[200:260] = b"\xff" * 60
     path.write_bytes(content)
-    with archive(path) as entries, pytest.raises(SourceError, match=r"header\.json"):
+    with open_archive(path) as entries, pytest.raises(SourceError, match=r"header\.json"):
         entries.document("header.json")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.evaluation import Request
+from eval_factory.config.evaluation import RunRequest
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import InstanceRecord
 from eval_factory.importing.added_scores import reader_value
@@ -43,8 +43,10 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def rescored(folder: Path, output_dir: Path, request: Request | None = None) -> StoredResult:
-    rescore_imported(folder, request or Request(), output_dir, env={}, screen=io.StringIO())
+def with_added_scores(
+    folder: Path, output_dir: Path, request: RunRequest | None = None
+) -> StoredResult:
+    rescore_imported(folder, request or RunRequest(), output_dir, env={}, screen=io.StringIO())
     return load_result(output_dir)
 
 
@@ -55,7 +57,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 def test_the_reader_reads_options_that_stand_in_the_prompt(table: Path, tmp_path: Path) -> None:
     before = load_result(table).result
     assert READ not in before.scores
-    result = rescored(table, tmp_path / "new").result
+    result = with_added_scores(table, tmp_path / "new").result
     assert result.scores[READ].value == 6 / 8
     assert result.scores["exact_match"] == before.scores["exact_match"]
     assert result.main_metric == before.main_metric
@@ -86,33 +88,33 @@ def test_accepted_answers_of_a_free_text_question_are_no_options() -> None:
 
 
 def test_an_added_value_that_was_changed_is_found(table: Path, tmp_path: Path) -> None:
-    rescored(table, tmp_path / "new")
+    with_added_scores(table, tmp_path / "new")
     file = tmp_path / "new" / "results.jsonl"
     file.write_text(file.read_text().replace(f'"{READ}": 0.0', f'"{READ}": 1.0', 1))
     assert any(READ in finding.field for finding in verify(tmp_path / "new").findings)
 
 
 def test_where_nothing_is_added_nothing_is_written(table: Path, tmp_path: Path) -> None:
-    rescored(table, tmp_path / "new")
+    with_added_scores(table, tmp_path / "new")
     for folder, output_dir in [
         (tmp_path / "new", tmp_path / "third"),  # was rescored already
         (table, table / "below"),
         (table, tmp_path),
     ]:
         with pytest.raises(ConfigError):
-            rescored(folder, output_dir)
+            with_added_scores(folder, output_dir)
     assert not (tmp_path / "third").exists()
     assert not (table / "below").exists()
     log = write_eval_log(tmp_path / "fruit.eval", inspect_samples())
     import_results(log, tmp_path / "fruit")
     with pytest.raises(ConfigError, match="no score"):
-        rescored(tmp_path / "fruit", tmp_path / "fourth")
+        with_added_scores(tmp_path / "fruit", tmp_path / "fourth")
     assert not (tmp_path / "fourth").exists()
 
 
 def test_an_import_does_not_replace_a_rescored_result(table: Path, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
-    rescored(table, tmp_path / "new")
+    with_added_scores(table, tmp_path / "new")
     (tmp_path / "new" / "judged").mkdir()
     log = write_eval_log(tmp_path / "fruit.eval", inspect_samples())
     with pytest.raises(ConfigError, match="another folder"):
@@ -190,9 +192,9 @@ def test_a_wrong_configuration_is_refused_before_anything_is_written(
 ) -> None:
     path = jury(tmp_path)
     texts = tuple(text.replace("JURY", json.dumps(str(path))) for text in overrides)
-    request = Request(flags={"config.params.limit_samples": 5}, overrides=texts)
+    request = RunRequest(flags={"config.params.limit_samples": 5}, overrides=texts)
     with pytest.raises(ConfigError, match=words):
-        rescored(fruit.folder, tmp_path / "new", request)
+        with_added_scores(fruit.folder, tmp_path / "new", request)
     assert not (tmp_path / "new").exists()
 
 
@@ -204,4 +206,4 @@ def test_a_mistake_in_the_judges_prompt_names_the_users_file(
     judge = {"name": "one", "model_id": "j", "url": "http://127.0.0.1:9/v1", "api_key": None}
     flags = {"config.params.extra.benchmark": str(path), "config.params.extra.judges": [judge]}
     with pytest.raises(ConfigError, match=str(tmp_path / "judge.txt")):
-        rescored(fruit.folder, tmp_path / "new", Request(flags=flags))
+        with_added_scores(fruit.folder, tmp_path / "new", RunRequest(flags=flags))

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from eval_factory.cli.data import list_upstreams
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import is_running
 from eval_factory.helm import environments
@@ -31,7 +31,7 @@ ENDPOINT = {"url": "http://127.0.0.1:1/v1", "model_id": "m", "type": "chat"}
 
 def evaluation(task: str, **extra: Any) -> Any:
     config = {"type": task, "output_dir": "out", "params": {"extra": extra}}
-    request = Request(document={"config": config, "target": {"api_endpoint": ENDPOINT}})
+    request = RunRequest(document={"config": config, "target": {"api_endpoint": ENDPOINT}})
     return build_evaluation(request, load_framework(), {})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.evaluation import Request
+from eval_factory.config.evaluation import RunRequest
 from eval_factory.demo.example import write_example
 from eval_factory.workflows import doctor
 from facts import says
@@ -16,7 +16,7 @@ from facts import says
 
 def finding(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], **flags: Any) -> doctor.Finding:
     """The data's line, of a run against the embedded endpoint."""
-    request = Request(
+    request = RunRequest(
         flags={
             "config.type": "medec",
             "config.output_dir": "results",
@@ -114,7 +114,7 @@ def test_an_endpoint_of_pictures_is_not_asked_and_metrics_are_named(
         "target.api_endpoint.model_id": "m",
         "target.api_endpoint.type": "images",
     }
-    findings = {one.about: one for one in doctor.examine(Request(flags=flags), {})}
+    findings = {one.about: one for one in doctor.examine(RunRequest(flags=flags), {})}
     assert findings["endpoint"].works is None
     assert "not asked" in findings["endpoint"].text
     assert findings["metrics"].works is None

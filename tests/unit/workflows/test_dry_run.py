@@ -8,7 +8,7 @@ import yaml
 
 from builders import MINIMAL, evaluation
 from eval_factory import api
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import reasoned_tasks
 from eval_factory.workflows.dry_run import preview
@@ -35,7 +35,7 @@ def test_values_that_are_not_defaults_have_their_source(tmp_path: Path) -> None:
     file.write_text(
         yaml.safe_dump({"config": {"params": {"limit_samples": 7, "temperature": None}}})
     )
-    request = Request(
+    request = RunRequest(
         run_config=file, flags=MINIMAL, overrides=("config.params.extra.min_coverage=0.5",)
     )
     here = build_evaluation(request, load_framework(), {})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from builders import MINIMAL, context, plan
-from eval_factory.config.evaluation import Request
+from eval_factory.config.evaluation import RunRequest
 from eval_factory.core import logs
 from eval_factory.core.errors import (
     EndpointRefusedError,
@@ -79,7 +79,7 @@ def test_a_killed_run_leaves_no_checksums_of_the_one_before(
 
     monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
     monkeypatch.setattr(workflow, "prepare", killed)
-    request = Request(flags={**MINIMAL, "config.output_dir": str(rundir.root)})
+    request = RunRequest(flags={**MINIMAL, "config.output_dir": str(rundir.root)})
     env = {"OPENAI_API_KEY": "a-key-of-some-length"}
     with pytest.raises(KeyboardInterrupt):
         workflow.evaluate(request, Options(fresh=True), env=env, screen=io.StringIO())
@@ -134,7 +134,7 @@ def test_who_only_collects_asks_nobody(
     known = plan({"config.output_dir": str(tmp_path / "out")}).evaluation
     with pytest.raises(PrerequisiteError if only_collect else Asks) as caught:
         workflow.evaluate(
-            Request(),
+            RunRequest(),
             Options(only_collect=only_collect),
             env={"OPENAI_API_KEY": "a-key-of-some-length"},
             screen=io.StringIO(),

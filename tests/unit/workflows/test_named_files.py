@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel
 
 from builders import MINIMAL
 from eval_factory.analysis.gate_policy import PolicyFile, load_policy
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.model import RunConfig
 from eval_factory.config.suite import build_suite
 from eval_factory.config.suite_model import SuiteSection
@@ -103,7 +103,7 @@ def looked_at(flags: Mapping[str, Any]) -> list[str]:
     problems: list[str] = []
     with suppress(TimeoutError):
         try:
-            request = Request(flags={**MINIMAL, **flags})
+            request = RunRequest(flags={**MINIMAL, **flags})
             plan = make_plan(build_evaluation(request, load_framework(), {"OPENAI_API_KEY": "x"}))
             problems += map(str, faults_of_user_files(plan))
             if (data_dir := plan.evaluation.run.config.params.extra.data_dir) is not None:

@@ -14,9 +14,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-from eval_factory.config.evaluation import Request, build_evaluation, task_named
+from eval_factory.config.evaluation import RunRequest, build_evaluation, task_named
 from eval_factory.config.resolved import Evaluation
-from eval_factory.config.rules import prescribed_roles
+from eval_factory.config.rules import prescribed_judges_by_role
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import name_of_type
 from eval_factory.core.budget import Budget
@@ -483,7 +483,7 @@ def _roles_of(entry: Entry, framework: Framework) -> tuple[str, ...]:
     """Return the roles of the judges that the entry asks."""
     if _has_jury(entry):
         return tuple(framework.judges)
-    return tuple(prescribed_roles(entry.judges))
+    return tuple(prescribed_judges_by_role(entry.judges))  # only the roles
 
 
 def _has_jury(entry: Entry) -> bool:
@@ -517,7 +517,7 @@ def evaluation_of(
     for entry in entries or ():
         roles_of_entries |= dict.fromkeys(_roles_of(entry, framework))
     task = _task_of(leaderboard, roles_of_entries or leaderboard.judges)
-    as_run_eval = Request(run_config=request.run_config, flags=flags, overrides=overrides)
+    as_run_eval = RunRequest(run_config=request.run_config, flags=flags, overrides=overrides)
     evaluation = build_evaluation(as_run_eval, framework, env, task)
     params = evaluation.params
     problems = []
@@ -555,7 +555,7 @@ def _task_of(leaderboard: Leaderboard, judge_roles: Iterable[str]) -> Task:
             scenario=leaderboard.name,
             main_metric=None,
             # The judges that the run config may configure, in the form of HELM's deployments
-            # (`organization/model`). `prescribed_roles` derives the same roles from this form.
+            # (`organization/model`), from which `prescribed_judges_by_role` derives the same roles.
             prescribed_judges=tuple(f"{role}/{role}" for role in judge_roles),
         ),
         about=About(tags=(), access=leaderboard.access, source=leaderboard.conf, instances=None),

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from eval_factory.config.model import Positive, Role
+from eval_factory.config.model import PositiveInteger, Role
 from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mean
 from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.safe_files import read_text
@@ -44,9 +44,11 @@ class Leaderboard(StrictModel):
     # "schema_medhelm.yaml"
     conf: Annotated[str, Field(pattern=r"^run_entries[a-z0-9_{}]*\.conf$")]
     schema_file: Annotated[str, Field(alias="schema", pattern=r"^schema_[a-z0-9_]+\.yaml$")]
-    num_train_trials: Positive
-    max_eval_instances: Positive
-    priority: Positive  # only entries with this or a smaller number as their priority are run
+    num_train_trials: PositiveInteger
+    max_eval_instances: PositiveInteger
+    priority: (
+        PositiveInteger  # only entries with this or a smaller number as their priority are run
+    )
     access: Literal["public", "gated", "private"] = "public"  # who can get the data
     # what every entry needs and a chat endpoint lacks; None if some entries can be run
     lacks: str | None = None

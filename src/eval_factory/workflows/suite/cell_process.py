@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import TextIO
 
-from eval_factory.config.evaluation import Request
+from eval_factory.config.evaluation import RunRequest
 from eval_factory.core.errors import DEFECT_EXIT_CODE
 from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.rundir import PRIVATE
@@ -45,7 +45,7 @@ def run_cell(run: ExecutorRun, screen: TextIO) -> int:
         # the addresses of the servers that the suite has started for the cell's model
         os.environ[SERVED_AT] = run.served_at
     try:
-        request = Request(run_config=Path(run.run_config))
+        request = RunRequest(run_config=Path(run.run_config))
         probed = None if run.probed is None else frozenset(run.probed)
         options = Options(fresh=run.fresh, debug=run.debug, probed=probed, limits=run.limits)
         evaluated = evaluate(request, options, env=os.environ, screen=screen)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from eval_factory.config.suite import Suite
 from eval_factory.config.suite_model import (
-    LAUNCH,
+    LAUNCH_KEY,
     command_words,
     health_url,
     inherited_variables,
@@ -126,10 +126,10 @@ def server_spec(
     serve = suite.serve[target]
     inherited_names = inherited_variables(serve)
     # In a Slurm job, the words of the command that starts the server as a step of the job.
-    launch = tuple(serve.get(LAUNCH, ()))
+    launch = tuple(serve.get(LAUNCH_KEY, ()))
     secret_names = {HUB_TOKEN, *filter(names_a_secret, inherited_names)}
     for planned in cells:
-        secret_names.update(planned.plan.evaluation.key_names())
+        secret_names.update(planned.plan.evaluation.key_variables())
     # The server gets the variables for programs, files, GPUs and the Slurm job, and the variables
     # that `serve` names. A key of a model or judge is passed on only if `serve` names its variable.
     prefixes: tuple[str, ...] = _MACHINE_VARIABLE_PREFIXES

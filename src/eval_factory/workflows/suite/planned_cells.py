@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from eval_factory.config.evaluation import build_evaluation
-from eval_factory.config.rules import data_faults
+from eval_factory.config.rules import own_data_faults
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -95,7 +95,7 @@ def _findings_of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], li
 
         checks.append(partial(find_bundle, plan, env))
     problems, missing = _findings(*checks)
-    faults_in_user_data = data_faults(plan.evaluation)
+    faults_in_user_data = own_data_faults(plan.evaluation)
     if faults_in_user_data:
         missing.insert(0, "\n  ".join(faults_in_user_data))
     return problems, missing
@@ -103,7 +103,7 @@ def _findings_of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], li
 
 def redactor_of_all(plans: Iterable[Plan], env: Mapping[str, str]) -> Redactor:
     """Return a redactor that knows the keys of all these plans."""
-    keys = dict.fromkeys(chain.from_iterable(plan.evaluation.key_names() for plan in plans))
+    keys = dict.fromkeys(chain.from_iterable(plan.evaluation.key_variables() for plan in plans))
     return Redactor.from_environment(env, [*keys, HUB_TOKEN])
 
 

@@ -7,7 +7,7 @@ of a suite in this way.
 from __future__ import annotations
 
 from eval_factory.config.suite import ReusedCell, Suite
-from eval_factory.config.suite_layers import TOP
+from eval_factory.config.suite_layers import SUITE_KEY
 from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import (
     BusyError,
@@ -34,7 +34,7 @@ def refuse_unreadable_results(suite: Suite) -> None:
         try:
             load_result(cell.source)
         except PrerequisiteError as error:
-            problems.append(f"{TOP}.reuse[{number}]: {error}")
+            problems.append(f"{SUITE_KEY}.reuse[{number}]: {error}")
     if problems:
         raise PrerequisiteError("\n".join([*problems, "nothing was asked"]))
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TextIO
 
-from eval_factory.config.evaluation import Request
+from eval_factory.config.evaluation import RunRequest
 from eval_factory.config.foreign_keys import EXECUTOR
 from eval_factory.config.resolved import Evaluation
 from eval_factory.config.suite import Suite, build_suite
-from eval_factory.config.suite_layers import TOP, name_of_type
+from eval_factory.config.suite_layers import SUITE_KEY, name_of_type
 from eval_factory.core.enums import SLURM, RunStatus
 from eval_factory.core.errors import ConfigError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import printable_lines
@@ -95,8 +95,8 @@ def run_as_job(
         # Collect again, with the current options: the user may have changed what counts as
         # reportable.
         collect_options = replace(options, fresh=False, only_collect=True)
-        # The request is empty, because the evaluation was already built.
-        return evaluate(Request(), collect_options, env=env, screen=screen, evaluation=evaluation)
+        request = RunRequest()  # empty, because the evaluation was already built
+        return evaluate(request, collect_options, env=env, screen=screen, evaluation=evaluation)
     show_warnings(evaluation, screen)
     root = shlex.quote(str(plan.rundir.root))
     if cell_report.status == RunStatus.WAITING:
@@ -146,7 +146,7 @@ def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suit
         "evaluations": [{**entry, "params": config.get("params")}],
         "targets": [{"name": TARGET_NAME, "api_endpoint": run["target"]["api_endpoint"]}],
     }
-    return build_suite(path=None, document={TOP: section}, env=env)
+    return build_suite(path=None, document={SUITE_KEY: section}, env=env)
 
 
 def run_config_of(evaluation: Evaluation, plan: Plan) -> dict[str, Any]:

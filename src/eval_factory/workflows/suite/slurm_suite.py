@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.config.suite import Suite
-from eval_factory.config.suite_model import LAUNCH, inherited_variables
+from eval_factory.config.suite_model import LAUNCH_KEY, inherited_variables
 from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.plain_yaml import to_yaml
@@ -320,7 +320,7 @@ def executor_runs_of(
         serve = suite.serve.get(cell.target)
         resources = suite.slurm[cell.target]
         if serve is not None and serve["replicas"] > 1:
-            serve = {**serve, LAUNCH: step_command(resources)}
+            serve = {**serve, LAUNCH_KEY: step_command(resources)}
         settings = SlurmSettings(
             group=planned.group,
             resources=resources,
@@ -394,7 +394,7 @@ def secrets_of(cells: Iterable[PlannedCell], suite: Suite) -> set[str]:
         names.update(inherited_variables(serve))
     for planned in cells:
         evaluation = planned.plan.evaluation
-        names |= {*evaluation.key_names(), *evaluation.setting_names()}
+        names |= {*evaluation.key_variables(), *evaluation.setting_variables()}
         for endpoint in planned.plan.endpoints:
             names |= {*endpoint.key_names, *endpoint.secret_variables}
     return names

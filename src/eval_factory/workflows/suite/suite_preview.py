@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eval_factory.config.suite import Cell, Suite, cell_parameters, combinations
-from eval_factory.config.suite_layers import TOP
-from eval_factory.config.suite_model import served_lines
+from eval_factory.config.suite import Cell, Suite, cell_parameters, selected_combinations
+from eval_factory.config.suite_layers import SUITE_KEY
+from eval_factory.config.suite_model import server_lines
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.formats import counted
@@ -138,7 +138,7 @@ def _lines(
     yield f"#   {location}, {counted(suite.max_attempts, 'attempt')} of each"
     budget = [f"{name} {value:,}" for name, value in suite.budget.stated_limits.items()]
     yield f"#   budget of all cells: {', '.join(budget) or 'no limit'}"
-    yield from served_lines(suite.serve)
+    yield from server_lines(suite.serve)
     if suite.reused:
         yield "\n# existing results; nothing is run for them"
     for cell in suite.reused:
@@ -199,10 +199,10 @@ def _cell_lines(
         "\n# cells; run_suite writes their run configs; "
         "each command below then runs one cell without the suite"
     )
-    section = suite.document[TOP]
+    section = suite.document[SUITE_KEY]
     parameters_by_cell = {}
     # the list of problems is ignored: `build_suite` has already refused problems
-    for combination in combinations(section, problems=[]):
+    for combination in selected_combinations(section, problems=[]):
         cell_name = f"{combination.target['name']}/{combination.name}"
         parameters_by_cell[cell_name] = cell_parameters(combination, section)
     for planned_cell in planned:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from builders import evaluation
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom_benchmark import load_benchmark
@@ -600,7 +600,7 @@ def test_where_a_relative_path_is_looked_for(
     )
 
     def found(*overrides: str) -> str | None:
-        request = Request(run_config=config, overrides=overrides)
+        request = RunRequest(run_config=config, overrides=overrides)
         return build_evaluation(request, load_framework(), {}).run.config.params.extra.benchmark
 
     monkeypatch.chdir(here)

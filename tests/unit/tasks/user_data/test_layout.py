@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from builders import evaluation
-from eval_factory.config.rules import data_faults
+from eval_factory.config.rules import own_data_faults
 from eval_factory.tasks.framework import load_framework
 from facts import says
 from invented_benchmarks import MAKERS
@@ -30,7 +30,7 @@ OWN = [
 def faults_of(task: str, extra: dict[str, str]) -> str:
     flags = {f"config.params.extra.{name}": value for name, value in extra.items()}
     found = evaluation({"config.type": task, **flags})
-    return "\n".join(data_faults(found))
+    return "\n".join(own_data_faults(found))
 
 
 @pytest.mark.parametrize("task", OWN)

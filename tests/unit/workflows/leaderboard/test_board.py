@@ -260,7 +260,7 @@ def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
     assert (found["gpt"].url, found["gpt"].model_id) == ("http://127.0.0.1:9/v1", "my-judge")
     assert found["gpt"].key_names == ("JUDGE_KEY",)  # the model's key goes to the model's host only
     assert found["claude"].url == "https://of.the.file/v1"
-    assert {"JUDGE_KEY", "MY_KEY"} <= set(plan.evaluation.key_names())
+    assert {"JUDGE_KEY", "MY_KEY"} <= set(plan.evaluation.key_variables())
     assert (made.max_eval_instances, made.folder.name) == (7, "somewhere")
     with pytest.raises(ConfigError, match=naming("lite", "judge 'gpt5'", "gpt, llama, claude")):
         board(tmp_path, "aci_bench:model=x/y", config=extra(judges=[{**own, "name": "gpt5"}]))

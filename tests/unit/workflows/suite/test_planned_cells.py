@@ -80,12 +80,12 @@ def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     no_data = {"type": "shc_bmt_med", "params": {"extra": {"data_path": "/nowhere.csv"}}}
 
-    def data_faults(evaluation: Evaluation) -> list[str]:
+    def own_data_faults(evaluation: Evaluation) -> list[str]:
         name = evaluation.task.name
         looked.append(name)
         return ["data_path: there is no such file", "it needs:"] if name == "shc_bmt_med" else []
 
-    monkeypatch.setattr(planned_cells, "data_faults", data_faults)
+    monkeypatch.setattr(planned_cells, "own_data_faults", own_data_faults)
     found = cells(evaluations=["pubmed_qa", no_data])
     assert looked == ["pubmed_qa", "shc_bmt_med"], "once for all targets"
     planned_cells.refuse_wrong_configs(found)

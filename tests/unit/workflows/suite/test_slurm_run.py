@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core import errors
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError
@@ -45,7 +45,7 @@ class Run:
         monkeypatch.setattr(slurm_suite, "_POLL_S", 0.0)
         monkeypatch.setattr(slurm_run, "evaluate", self._collect)
 
-    def _collect(self, request: Request, options: Options, **others: Any) -> Any:
+    def _collect(self, request: RunRequest, options: Options, **others: Any) -> Any:
         self.collected.append((options, others["evaluation"].executor.name))
         return "collected"
 
@@ -62,7 +62,7 @@ class Run:
             "executor": "slurm",
             "slurm": {"mem": "2G", "account": "lab"},
         }
-        return build_evaluation(Request(document=document, flags=flags), load_framework(), ENV)
+        return build_evaluation(RunRequest(document=document, flags=flags), load_framework(), ENV)
 
     def again(
         self, *, wait: bool = False, fresh: bool = False, flags: Mapping[str, Any] | None = None
@@ -134,7 +134,7 @@ def test_the_file_beside_it_is_the_same_run(run: Run) -> None:
     document = yaml.safe_load((run.rundir.root / ".slurm" / "run_config.yml").read_text())
     assert document["executor"] == "slurm"
     assert document["slurm"] == {"account": "lab", "mem": "2G", "cpus": 1, "tasks_at_once": 1}
-    again = build_evaluation(Request(document=document), load_framework(), ENV)
+    again = build_evaluation(RunRequest(document=document), load_framework(), ENV)
     assert again.as_dict() == run.evaluation(**{"config.params.limit_samples": 7}).as_dict()
 
 

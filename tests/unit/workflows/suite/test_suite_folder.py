@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.rundir import Holder, SuiteDir
@@ -146,7 +146,7 @@ def test_suite_and_cells_can_be_run_again_from_their_files(tmp_path: Path) -> No
     )
     for cell in found.cells[:3]:
         file = found.folder.cell_config(cell.target, cell.evaluation)
-        from_file = build_evaluation(Request(run_config=file), load_framework(), {})
+        from_file = build_evaluation(RunRequest(run_config=file), load_framework(), {})
         assert from_file.run == build_evaluation(cell.request, load_framework(), {}).run
     write_configs(found)  # another time
 
