@@ -16,7 +16,12 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 
-from eval_factory.scoring.confidence import Answer, groups_of, interval_of_error, squared_error
+from eval_factory.scoring.confidence import (
+    Answer,
+    groups_by_confidence,
+    interval_of_error,
+    squared_error,
+)
 
 Drawn = Callable[[random.Random, float], tuple[float, float]]
 """A function that takes a source of chance and what the answers of one source have in common
@@ -103,7 +108,7 @@ def main() -> None:
         held = 0
         errors = []
         for _ in range(samples):
-            groups = groups_of(sample(draw, sizes, chance))
+            groups = groups_by_confidence(sample(draw, sizes, chance))
             low, high = interval_of_error(groups)
             if low <= truth <= high:
                 held += 1

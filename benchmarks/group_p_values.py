@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from eval_factory.scoring.groups import _clustered_t, p_value_of_difference
-from eval_factory.scoring.intervals import holm
+from eval_factory.scoring.intervals import holm_corrected
 
 Values = npt.NDArray[np.float64]
 Chance = np.random.Generator
@@ -180,7 +180,7 @@ def least_p(sides: list[Side], test: Callable[[Side, Side], float | None]) -> fl
             [values for number, (values, _) in enumerate(sides) if number != at]
         )
         found.append(test(side, (others, None)))
-    return min((value for value in holm(found) if value is not None), default=1.0)
+    return min((value for value in holm_corrected(found) if value is not None), default=1.0)
 
 
 def measured(row: Row, samples: int, seed: int) -> tuple[float, float]:

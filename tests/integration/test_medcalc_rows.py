@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eval_factory.scoring.corrections import Case, medcalc_by_calculator
-from eval_factory.scoring.medcalc_values import reader_of
+from eval_factory.scoring.medcalc_values import value_reader_of
 
 GESTATIONAL_AGE = 69
 DATES = (13, 68)
@@ -74,7 +74,7 @@ def test_the_kind_of_every_calculator_is_known(rows: list[dict[str, Any]]) -> No
     kinds = Counter(
         (
             row["Output Type"],
-            reader_of(case(row, "").prompt, row["Category"], row["Ground Truth Answer"]),
+            value_reader_of(case(row, "").prompt, row["Category"], row["Ground Truth Answer"]),
         )
         for row in rows
     )

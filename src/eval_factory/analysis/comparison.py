@@ -26,7 +26,7 @@ from eval_factory.core.results import Score
 from eval_factory.report.reader import COUNT, FLAG, NUMBER, TEXT, StoredResult, frame, load_result
 from eval_factory.report.verdicts import Verdict, verdict_of
 from eval_factory.scoring import paired
-from eval_factory.scoring.intervals import PROPORTION, holm, lower_end
+from eval_factory.scoring.intervals import PROPORTION, holm_corrected, lower_end
 from eval_factory.scoring.paired import ALPHA, PairedDifference
 from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
 
@@ -360,7 +360,7 @@ def with_corrected_p_values(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
         if pair.comparison is not None:
             p_values.append(pair.comparison.paired.p_value)
     # A compared pair without a p value counts in the number of pairs, too.
-    corrected_p_values = iter(holm(p_values, count_missing=True))
+    corrected_p_values = iter(holm_corrected(p_values, count_missing=True))
     corrected_pairs = []
     for pair in pairs:
         if pair.comparison is not None:

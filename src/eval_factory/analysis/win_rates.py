@@ -20,7 +20,7 @@ from itertools import combinations, permutations
 from statistics import mean
 
 from eval_factory.core.results import Scores, TaskResult
-from eval_factory.scoring.intervals import holm
+from eval_factory.scoring.intervals import holm_corrected
 from eval_factory.scoring.paired import ALPHA, rank_intervals, sign_flip_p
 
 # the names of the metric groups that are not in `GROUPS`
@@ -279,7 +279,7 @@ def _better_over_benchmarks(
             p_values.append(sign_flip_p(by_source))
         else:
             p_values.append(None)  # a single difference cannot be tested
-    corrected = holm(p_values, count_missing=True)
+    corrected = holm_corrected(p_values, count_missing=True)
     for (first, second), difference, p_value in zip(pairs, differences, corrected, strict=True):
         if p_value is not None and p_value < ALPHA_OF_EACH:
             if difference > 0:

@@ -33,7 +33,7 @@ from eval_factory.importing.counting import (
 from eval_factory.importing.foreign_run import MAX_OPTIONS
 from eval_factory.importing.imported_folder import DEFAULT_MIN_COVERAGE
 from eval_factory.importing.imported_result import IDENTITY_DIGITS
-from eval_factory.reading import VERSION, stated_option
+from eval_factory.reading import READER_VERSION, stated_option
 from eval_factory.report.reader import StoredResult
 from eval_factory.scoring.reportable import why_not_reportable
 from eval_factory.tasks.choice_question import options_shown
@@ -120,7 +120,7 @@ def with_reader_score(result: TaskResult) -> TaskResult | None:
     """
     imported = result.provenance.imported
     is_added_score = imported is not None and READER_METRIC in imported.added
-    is_outdated = is_added_score and result.provenance.reader_version != VERSION
+    is_outdated = is_added_score and result.provenance.reader_version != READER_VERSION
     if READER_METRIC in result.scores and not is_outdated:
         return None
     values: dict[SampleKey, float] = {}
@@ -151,7 +151,7 @@ def with_reader_score(result: TaskResult) -> TaskResult | None:
     return replace(
         _with_scores(result, {READER_METRIC: score}),
         instances=ChangedInstances(result.instances, with_value),
-        provenance=replace(provenance, reader_version=VERSION),
+        provenance=replace(provenance, reader_version=READER_VERSION),
     )
 
 

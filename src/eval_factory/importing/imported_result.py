@@ -43,7 +43,7 @@ from eval_factory.importing.counting import (
 from eval_factory.importing.data_age import UNKNOWN_AGE, DataAge
 from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
 from eval_factory.importing.sources import SourceError
-from eval_factory.reading import VERSION
+from eval_factory.reading import READER_VERSION
 from eval_factory.scoring.groups import Groups, scores_by_group
 from eval_factory.scoring.intervals import PROPORTION, describe
 from eval_factory.scoring.run_notes import note_on_cutoff
@@ -334,7 +334,7 @@ def _provenance(
         prompts_sha256=counts.prompts_sha256(),
         run_identity=hashlib.sha256(identity.encode()).hexdigest()[:IDENTITY_DIGITS],
         errata_version=load_errata().version,
-        reader_version=VERSION,
+        reader_version=READER_VERSION,
         git_hash=None,
         target=run.model,
         started_at=run.started_at,

@@ -24,7 +24,7 @@ from eval_factory.monitor.ledger import (
     READER_FIELD,
     Line,
 )
-from eval_factory.reading import VERSION
+from eval_factory.reading import READER_VERSION
 from eval_factory.scoring.methods import STATISTICS_VERSION
 
 MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
@@ -50,7 +50,7 @@ FIELDS = {
 _OPTIONAL_FIELDS = {READER_FIELD, BASELINE_AGAIN_FIELD, "statistics", "figures_version", "differ"}
 """Fields that lines of earlier versions of this program do not have."""
 _VERSIONS = {
-    READER_FIELD: VERSION,
+    READER_FIELD: READER_VERSION,
     "statistics": STATISTICS_VERSION,
     "figures_version": FIGURES_VERSION,
 }

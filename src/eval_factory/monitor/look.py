@@ -83,7 +83,7 @@ from eval_factory.monitor.report import (
     look_lines,
     power_lines,
 )
-from eval_factory.reading import VERSION
+from eval_factory.reading import READER_VERSION
 from eval_factory.workflows.read_again import read_by_one_version
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
@@ -284,7 +284,7 @@ def _make_baseline(
         repeats=_write_repeats(panel, folders, measurements),
         # merged into one dict first, because both have the key `statistics`
         **{**asdict(rules), **tests.baseline_entries()},
-        **{READER_FIELD: VERSION},
+        **{READER_FIELD: READER_VERSION},
         power=power_of(tests),
     )
     headline = f"baseline made: {counted(len(measurements), 'run')}"
@@ -418,7 +418,7 @@ def _make_look(
         runs=run_entries_of(target_folder, panel.folder, limits),
         **tests.add_look(number, measurement),
         **_reread_baseline_entry(baseline, tests),
-        **{READER_FIELD: VERSION},
+        **{READER_FIELD: READER_VERSION},
     )
     return _look_outcome(panel, ledger, options, baseline, line)
 
@@ -450,7 +450,7 @@ def _reread_baseline_entry(baseline: Line, tests: PanelTests) -> dict[str, Any]:
     They are computed again if another version of `reading` read the baseline's answers. The entry
     has the figures of each limit, by the present version.
     """
-    if reader_version_of(baseline) == VERSION:
+    if reader_version_of(baseline) == READER_VERSION:
         return {}
     return {BASELINE_AGAIN_FIELD: tests.baseline_entries()["limits"]}
 
@@ -486,7 +486,7 @@ def _tests_before_look(
     """
     baseline_folder = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
     with read_by_one_version(
-        run_folders_of(panel.folder, [baseline, *looks]), other_version=VERSION
+        run_folders_of(panel.folder, [baseline, *looks]), other_version=READER_VERSION
     ) as load:
         reasons = list(
             reasons_not_to_compare(baseline_folder, target_folder, panel.limits, load=load)

@@ -49,7 +49,7 @@ from eval_factory.monitor.ledger_order import (
 )
 from eval_factory.monitor.made_elsewhere import identity_of
 from eval_factory.monitor.panel import Limit, digest_of
-from eval_factory.reading import VERSION
+from eval_factory.reading import READER_VERSION
 from eval_factory.report.checksums import ChecksumsError, read_checksums
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.read_again import read_by_one_version
@@ -324,7 +324,7 @@ def uncompared_figures_lines(history: History) -> list[str]:
 def _tests_read_again(baseline: Line, folder: Path, looks: Sequence[Line]) -> PanelTests:
     """Return the tests after these looks, with all answers read by the present `reading`."""
     with read_by_one_version(
-        run_folders_of(folder, [baseline, *looks]), other_version=VERSION
+        run_folders_of(folder, [baseline, *looks]), other_version=READER_VERSION
     ) as load:
         return replayed_tests(baseline, folder, looks, load=load)
 

@@ -8,7 +8,7 @@ statement counts. The phrases of statements are in `phrases.yml`.
 """
 
 # `as` with the same name marks a name that other packages import from here.
-from eval_factory.reading.reader import VERSION as VERSION
+from eval_factory.reading.reader import READER_VERSION as READER_VERSION
 from eval_factory.reading.reader import Kind as Kind
 from eval_factory.reading.reader import Reading as Reading
 from eval_factory.reading.reader import read_answer as read_answer

@@ -66,13 +66,13 @@ def opening(document: Document) -> Iterator[Statement]:
     has_shares = _SHARE.match(after) is not None and len(clause.groups) > 1
     if has_shares:  # the text states how likely each option is
         return
-    if len(group.labels) == 1 and _line_has_only_labels(document, group.first):
+    if len(group.labels) == 1 and _line_has_only_labels(document, group.first_mention):
         return  # The line has several answers, and not one answer with its reasons.
     # "Option B, ..., could be considered" and "A, B and C are right" begin a discussion. In these
     # forms, only an option that ends its sentence or line ("Option B.") is an answer.
     may_be_discussion = (
         opens["option"] is not None
-        or _is_text_first(document, group.first)
+        or _is_text_first(document, group.first_mention)
         or len(group.labels) > 1
     )
     if may_be_discussion and not _STOPS.match(after):
@@ -204,8 +204,8 @@ def last_sentence(document: Document) -> Iterator[Statement]:
     # `clauses` has no clauses without an option, so further text may follow the last clause.
     clause = document.clauses[-1]
     group = clause.groups[-1]
-    words = clause.before(group) + clause.after(group) + document.text[clause.end :]
-    if group.first.form is not Form.LABEL or has_words(words):
+    words = clause.text_before(group) + clause.text_after(group) + document.text[clause.end :]
+    if group.first_mention.form is not Form.LABEL or has_words(words):
         return
     # The sign before the clause is "" at the start of the text.
     begins_line = document.text[clause.start - 1 : clause.start] in ("", "\n")
@@ -226,9 +226,9 @@ def named_before_the_others(document: Document) -> Iterator[Statement]:
         for group in clause.groups:
             if group.start >= start_of_others:
                 continue
-            if cues.is_doubted(cues.after_last_comma(clause.before(group))):
+            if cues.is_doubted(cues.after_last_comma(clause.text_before(group))):
                 return
-            if group.first.is_marked:
+            if group.first_mention.is_marked:
                 marked_groups.append(group)
     named = set(chain.from_iterable(group.labels for group in marked_groups))
     # An option that begins a later line is one of the others, not the answer.
@@ -301,9 +301,9 @@ def _is_walk_in_a_line(document: Document) -> bool:
     items = []
     for clause in document.clauses:
         group = clause.groups[0]
-        begins_clause = not has_words(clause.before(group))
-        if begins_clause and group.first.form in (Form.LABEL, Form.BOTH):
-            items.append(group.first)
+        begins_clause = not has_words(clause.text_before(group))
+        if begins_clause and group.first_mention.form in (Form.LABEL, Form.BOTH):
+            items.append(group.first_mention)
     first_items = items[:3]
     labels = [item.label for item in first_items]
     signs = {document.text[item.start + 1 : item.start + 2] for item in first_items}

@@ -36,8 +36,8 @@ def called_right(clause: Clause) -> Iterator[Statement]:
 def made_right(clause: Clause) -> Iterator[Statement]:
     """Yield the option that a fact makes right: "which makes B the answer", "this leaves B"."""
     for group in clause.groups:
-        before = cues.after_last_comma(clause.before(group))
-        after = clause.after(group)
+        before = cues.after_last_comma(clause.text_before(group))
+        after = clause.text_after(group)
         if not cues.MAKES.search(before) or cues.is_doubted(before) or cues.is_supposed(clause):
             continue
         if cues.AS_ANSWER.match(after):
@@ -52,11 +52,11 @@ def concluded(clause: Clause) -> Iterator[Statement]:
     After an option such as "yes", the conclusion may go on: "therefore, yes, it is safe".
     """
     group = clause.groups[-1]
-    after = clause.after(group)
-    is_yes_or_no = group.first.is_common and after.startswith(", ")
+    after = clause.text_after(group)
+    is_yes_or_no = group.first_mention.is_common and after.startswith(", ")
     if has_words(after) and not is_yes_or_no:
         return
-    before = clause.before(group)
+    before = clause.text_before(group)
     if cues.THEREFORE_ALONE.fullmatch(before) or cues.NOT_BUT.fullmatch(before):
         yield statement_of(group)
 
@@ -68,9 +68,9 @@ def said_of_it(clause: Clause) -> Iterator[Statement]:
     anything.
     """
     group = clause.groups[-1]
-    if group.first.form is Form.TEXT or has_words(clause.after(group)):
+    if group.first_mention.form is Form.TEXT or has_words(clause.text_after(group)):
         return
-    if cues.IT_IS.fullmatch(clause.before(group)):
+    if cues.IT_IS.fullmatch(clause.text_before(group)):
         yield statement_of(group)
 
 
@@ -91,10 +91,14 @@ def concluded_in_a_sentence(clause: Clause) -> Iterator[Statement]:
     Examples: "Therefore, the material used most is amalgam"; "Therefore, amalgam is the most used".
     """
     group = clause.groups[-1]
-    before = clause.before(group)
-    if not cues.THEREFORE.match(before) or cues.is_supposed(clause) or group.first.is_common:
+    before = clause.text_before(group)
+    if (
+        not cues.THEREFORE.match(before)
+        or cues.is_supposed(clause)
+        or group.first_mention.is_common
+    ):
         return
-    after = clause.after(group)
+    after = clause.text_after(group)
     ends_sentence = cues.THEREFORE_IS.fullmatch(before) and not has_words(after)
     is_subject = cues.SUBJECT.fullmatch(before) and cues.IS_UTMOST.match(after)
     if is_subject or (ends_sentence and not cues.is_doubted(before)):
@@ -113,10 +117,10 @@ def _objects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterat
         group = _object_at(clause, match)
         if group is None:
             continue
-        after = clause.after(group)
-        if cues.is_denied_behind(after) or cues.is_said_of_others(after):
+        after = clause.text_after(group)
+        if cues.is_denied_behind(after) or cues.is_said_of_other_patients(after):
             continue
-        if group.first.is_common and _answers_own_question(clause):
+        if group.first_mention.is_common and _answers_own_question(clause):
             continue
         if not cues.is_supposed(clause):
             yield statement_of(group, strength)
@@ -146,11 +150,12 @@ def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
     follows_cue = first.start <= match.end()
     last_mention = first.mentions[-1]
     is_complete = (
-        cues.ends_at(last_mention, clause.after(first)) or last_mention.is_before_capitalised_word
+        cues.ends_at(last_mention, clause.text_after(first))
+        or last_mention.is_before_capitalised_word
     )
     if follows_cue and is_complete:
         return _with_joined(clause, first, groups[1:])
-    marked_groups = [group for group in groups if group.first.is_marked]
+    marked_groups = [group for group in groups if group.first_mention.is_marked]
     if len(marked_groups) != 1:
         return None
     (marked,) = marked_groups
@@ -167,7 +172,7 @@ def _with_joined(clause: Clause, first: Group, later: Sequence[Group]) -> Group:
     mentions = first.mentions
     for group in later:
         between = clause.text[mentions[-1].end : group.start]
-        if group.first.form is not Form.TEXT and cues.joins(between):
+        if group.first_mention.form is not Form.TEXT and cues.joins_options(between):
             mentions += group.mentions
     return Group(mentions)
 
@@ -175,10 +180,10 @@ def _with_joined(clause: Clause, first: Group, later: Sequence[Group]) -> Group:
 def _subjects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterator[Statement]:
     """Yield statements in which the option precedes a cue, such as "is the answer"."""
     for group in clause.groups:
-        if group.first.is_common or not cue.match(clause.text, group.end, clause.end):
+        if group.first_mention.is_common or not cue.match(clause.text, group.end, clause.end):
             continue
-        before = clause.before(group)
-        if not group.first.is_marked and not cues.SUBJECT.fullmatch(before):
+        before = clause.text_before(group)
+        if not group.first_mention.is_marked and not cues.SUBJECT.fullmatch(before):
             continue
         if not cues.is_doubted(before) and not cues.is_supposed(clause):
             yield statement_of(group, strength)

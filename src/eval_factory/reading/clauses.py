@@ -80,7 +80,7 @@ class Group(NamedTuple):
         return self.mentions[-1].end
 
     @property
-    def first(self) -> Mention:
+    def first_mention(self) -> Mention:
         """The first mention."""
         return self.mentions[0]
 
@@ -121,11 +121,11 @@ class Clause(NamedTuple):
         parts.append(self.text[position:end])
         return " ".join(parts)
 
-    def before(self, group: Group) -> str:
+    def text_before(self, group: Group) -> str:
         """Return the clause's text before a group."""
         return self.text[self.start : group.start]
 
-    def after(self, group: Group) -> str:
+    def text_after(self, group: Group) -> str:
         """Return the clause's text after a group."""
         return self.text[group.end : self.end]
 

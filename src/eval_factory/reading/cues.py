@@ -42,7 +42,7 @@ PREFERRED = compiled(
 )
 POINTS_TO = compiled(rf"(?<!\w)(?P<cue>{any_of('points_to')}){FILL}")  # "most consistent with "
 CHOSEN = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('choose')}){FILL}")  # "I would choose option "
-ANY = compiled(
+ANY_CUE = compiled(
     rf"{WORD_BEGIN}{any_of('answer', 'answer_directly', 'choose', 'points_to', 'preferred')}"
 )
 """Finds the beginning of any of the cues above. Most clauses have no cue: a search for these words
@@ -148,7 +148,7 @@ def after_last_comma(before: str) -> str:
     return before.rpartition(",")[2]
 
 
-def joins(between: str) -> bool:
+def joins_options(between: str) -> bool:
     """Return True if the words between two options join them: "C) the first text, and D"."""
     return _JOINS.search(between) is not None
 
@@ -177,7 +177,7 @@ def is_denied_behind(after: str) -> bool:
     return _DENIED_BEHIND.match(after) is not None
 
 
-def is_said_of_others(after: str) -> bool:
+def is_said_of_other_patients(after: str) -> bool:
     """Return True if the words after an option name other patients.
 
     In "The answer would be B in a child", B is not the answer to the question.

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from eval_factory.reading.mention import Form, Mention
 from eval_factory.reading.normalised_words import in_lower_case, words_of
 from eval_factory.reading.option_labels import mentions_by_label
-from eval_factory.reading.option_texts import cut_text, mentions_by_text, option_texts
+from eval_factory.reading.option_texts import find_cut_text, mentions_by_text, option_texts
 from eval_factory.reading.phrases import any_of, compiled_for_any_case
 
 _BETWEEN = re.compile(r"[\s.,:;)\]'\"(/-]{1,5}(?:ie +)?")
@@ -34,7 +34,7 @@ def find_mentions(text: str, options: Mapping[str, str]) -> list[Mention]:
     words = words_of(in_lower_case(text))
     texts = option_texts(tuple(options.items()))
     by_text, taken = mentions_by_text(words, texts)
-    cut = cut_text(words, texts)
+    cut = find_cut_text(words, texts)
     if cut is not None and not by_text:
         by_text.append(cut)
     by_label = mentions_by_label(text, words, taken, options)

@@ -33,7 +33,7 @@ _NEXT_WORD = re.compile(r" ([^\W\d_]+)")  # " patient"
 _AFTER_STEP = re.compile(r"[.)]? [^\W\d_]")  # the text after the number in "1. First"
 # words that are no noun: in "B is", the letter is a label, but not in "B cells"
 _NO_NOUN = compiled_for_any_case(rf",? {any_of('reason', 'after_label', 'joiner', 'verb')}(?!\w)")
-_SPECIES = frozenset(phrases.words("species"))
+_SPECIES = frozenset(phrases.phrases_of_topic("species"))
 _LATIN_WORD = re.compile(r"\. ([a-z]+)")  # the name of a species after the letter of its genus
 _OPENING_SIGNS = {"(", "[", "'", '"'}
 _CLOSING_SIGNS = {")", "]", "'", '"', ":"}

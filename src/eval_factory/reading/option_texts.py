@@ -15,7 +15,7 @@ from eval_factory.reading.normalised_words import Words, in_lower_case, words_of
 from eval_factory.reading.spelling import MIN_LENGTH, is_same_word
 
 _LIST_MARK = re.compile(r"\(?(\w)[).]\s+")  # "(a) ", "A. "
-_COMMON = frozenset(phrases.words("common_texts"))
+_COMMON = frozenset(phrases.phrases_of_topic("common_texts"))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ MIN_LETTERS_OF_CUT_WORD = 5  # of the first word, if the text is cut inside this
 MIN_LETTERS_OF_LATER_WORD = 2  # of a later word, if the text is cut inside that word
 
 
-def cut_text(words: Words, texts: Sequence[OptionText]) -> Mention | None:
+def find_cut_text(words: Words, texts: Sequence[OptionText]) -> Mention | None:
     """Return the mention of an option whose text is cut off at the end of the answer.
 
     Only the first word of the answer, such as a label, may precede the text: "C. Calcium channel",

@@ -16,7 +16,7 @@ WORD_BEGIN = rf"(?<![^\W_{UNSPACED}])"
 WORD_END = r"(?!\w)"
 
 
-def words(topic: str) -> tuple[str, ...]:
+def phrases_of_topic(topic: str) -> tuple[str, ...]:
     """Return the entries of a topic in phrases.yml: plain words, or regular expressions."""
     return tuple(str(entry) for entry in _PHRASES[topic])
 
@@ -25,7 +25,7 @@ def any_of(*topics: str) -> str:
     """Return a regular expression that matches any phrase of these topics, longest first."""
     entries: list[str] = []
     for topic in topics:
-        entries.extend(words(topic))
+        entries.extend(phrases_of_topic(topic))
     entries.sort(key=len, reverse=True)
     return f"(?:{'|'.join(entries)})"
 

@@ -14,9 +14,9 @@ from eval_factory.reading.mentions import find_mentions
 from eval_factory.reading.phrases import any_of, compiled, compiled_for_any_case
 from eval_factory.reading.statement import Statement
 from eval_factory.reading.statements import statements_in
-from eval_factory.reading.yes_or_no import affirmed
+from eval_factory.reading.yes_or_no import affirmed_option
 
-VERSION = 3
+READER_VERSION = 3
 """The version of the reader. Raise this number with every change that changes a reading.
 
 If the answers of two results were read by different versions, `compare` and `gate` read the
@@ -94,7 +94,7 @@ def _read(text: str, options: Mapping[str, str]) -> Reading:
         statements = without_denied(list(statements_in(document)), document)
         reading = weigh(without_corrected(statements, document))
     if reading == _NOTHING_STATED:
-        label = affirmed(plain, options)
+        label = affirmed_option(plain, options)
         if label is not None:
             return Reading(Kind.STATED, label)
     return reading

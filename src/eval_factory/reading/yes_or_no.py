@@ -18,7 +18,7 @@ _CLOSES = compiled(rf"{any_of('closing')}(?!\w)")  # "I hope this helps"
 _LIMITS = compiled(rf"(?<!\w){any_of('limit')}(?!\w)")  # words that deny or restrict: "not", "may"
 
 
-def affirmed(text: str, options: Mapping[str, str]) -> str | None:
+def affirmed_option(text: str, options: Mapping[str, str]) -> str | None:
     """Return the label of the option "yes" if the last sentence affirms the question; else None.
 
     None is also returned if the options do not include "yes" and "no".

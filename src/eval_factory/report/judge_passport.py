@@ -21,9 +21,9 @@ from eval_factory.scoring.judge_calibration import (
     AgreementPart,
     BestJury,
     Calibration,
-    Change,
     Figure,
     Figures,
+    QuestionChange,
     Steadiness,
 )
 from eval_factory.scoring.judge_passports import AskedJudge, items_as_lines, pairs_as_lines
@@ -66,7 +66,7 @@ class JudgePassport:
     found: Calibration  # the measured agreement with physicians (a public name: docs/python.md)
     asked: AskedJudge | None = None  # None if the judge's decisions were in the label file
     # dict from a change of the questions to the steadiness of the judge's decisions
-    steadiness: Mapping[Change, Steadiness] = field(default_factory=dict)
+    steadiness: Mapping[QuestionChange, Steadiness] = field(default_factory=dict)
     unjudged: int = 0  # the number of items without a decision of the judge
 
     @property
@@ -138,7 +138,7 @@ class JudgePassport:
         return [*sentences, *self._steadiness_sentences(), *self._category_sentences()]
 
     @property
-    def _significant_shifts(self) -> dict[Change, float]:
+    def _significant_shifts(self) -> dict[QuestionChange, float]:
         """The changes of a question after which the judge says `met` significantly more or less
         often, each with its shift.
         """
@@ -160,7 +160,7 @@ class JudgePassport:
                 f"The judge can be moved: with {change}, it says 'met' {points} points "
                 f"{_more_or_less(shift)} often."
             )
-        in_same_words = self.steadiness.get(Change.AGAIN)
+        in_same_words = self.steadiness.get(QuestionChange.AGAIN)
         if in_same_words is not None and in_same_words.flips.value is not None:
             flips = formats.percent(in_same_words.flips.value)
             yield f"Asked the same again, the judge decides otherwise in {flips} of cases."
@@ -440,7 +440,7 @@ def parts_table(parts: Mapping[str, AgreementPart], first_head: str) -> Table:
     return Table(head, _rows_with_figures(rows, first_figure=3), number_columns=len(head) - 1)
 
 
-def steadiness_table(by_change: Mapping[Change, Steadiness]) -> Table:
+def steadiness_table(by_change: Mapping[QuestionChange, Steadiness]) -> Table:
     """Return a table with one row for each change of the question."""
     head = ["question", "asked", "decides otherwise", "more often met, points"]
     rows = []

@@ -183,7 +183,7 @@ RatingsByRater = Mapping[str, float]
 """The ratings of one question about one answer: rater -> rating."""
 
 
-def agreement_among(units: Sequence[RatingsByRater], scale: Sequence[float]) -> Agreement:
+def agreement_among_raters(units: Sequence[RatingsByRater], scale: Sequence[float]) -> Agreement:
     """Return the agreement of raters. A rater may have rated only some of the answers.
 
     Alpha and AC1 use the nearest rating on the scale. Kappa is the mean over pairs of raters. The
@@ -227,7 +227,7 @@ def _ratings_by_both(
     return [(unit[first], unit[second]) for unit in units if unit.keys() >= {first, second}]
 
 
-def agreement_with(
+def agreement_of_judge_with_people(
     marks: Sequence[tuple[float, Sequence[float]]], scale: Sequence[float]
 ) -> Agreement:
     """Return the agreement of a judge with the people's consensus.

@@ -12,10 +12,10 @@ from functools import cached_property
 
 from eval_factory.core.asked_again_records import Change, Share
 from eval_factory.helm.metric_facts import facts_of
-from eval_factory.scoring.confidence import Unit, share_of, units_of
+from eval_factory.scoring.confidence import Unit, mean_over_questions, units_of
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import PROPORTION, Bounds
-from eval_factory.scoring.mean_over_askings import with_name_and_split_of
+from eval_factory.scoring.mean_over_askings import metrics_with_name_and_split_of
 from eval_factory.scoring.paired import paired_difference
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import (
@@ -104,7 +104,7 @@ class AskingValues:
         perturbations of `extra.perturb`, `changed_answers` has a dict in which they differ.
         """
         # `draft.metrics` has the metrics of HELM's own perturbations.
-        for metric in with_name_and_split_of(main, (*metrics_asked_again, *draft.metrics)):
+        for metric in metrics_with_name_and_split_of(main, (*metrics_asked_again, *draft.metrics)):
             if metric.perturbation and not is_derived(metric):
                 self._add(metric.perturbation, metric.values, unchanged)
 
@@ -123,7 +123,7 @@ class AskingValues:
         if not is_asked_again(name) and number_of_order(name) is None:
             self.perturbations_of_helm[name] = name
 
-    def of(self, name: str) -> dict[Unit, float]:
+    def values_of(self, name: str) -> dict[Unit, float]:
         """Return the value of each question in an asking, without the answers that no rule reads.
 
         If the answer reader decides which answers are right, its decision (1 or 0) replaces the
@@ -143,7 +143,7 @@ class AskingValues:
                 by_unit[key[:2]] = float(self._right.correctness[key])
         return by_unit
 
-    def unread_in(self, names: Sequence[str]) -> int:
+    def count_unread_in(self, names: Sequence[str]) -> int:
         """Count the questions with an unread answer in at least one of the named askings.
 
         Only questions that have a value in all named askings count.
@@ -159,7 +159,7 @@ class AskingValues:
         """Return the questions of an asking."""
         return units_of(self._by_name.get(name, {}))
 
-    def not_asked(self, name: str) -> int:
+    def count_not_asked(self, name: str) -> int:
         """Count the questions that have a first asking, but not this asking."""
         units = self._units_of(name)
         count = 0
@@ -181,7 +181,7 @@ class AskingValues:
             return questions  # the id of the question is the source of all its trials
         return sources
 
-    def share(
+    def mean_over_questions(
         self,
         units: Collection[Unit],
         value_of: Callable[[Unit], float],
@@ -195,13 +195,13 @@ class AskingValues:
             scale: the lowest and the highest possible value; None if the scale is not known.
         """
         values = {unit: float(value_of(unit)) for unit in units}
-        return share_of(values, self.sources, scale)
+        return mean_over_questions(values, self.sources, scale)
 
     def share_right(self, units: Collection[Unit], values: Mapping[Unit, float]) -> Share | None:
         """Return the share of questions with the full value (1); None if there is no question."""
-        return self.share(units, lambda unit: values[unit] >= 1.0)
+        return self.mean_over_questions(units, lambda unit: values[unit] >= 1.0)
 
-    def change(self, name: str, among: Collection[Unit] | None = None) -> Change | None:
+    def change_from_first(self, name: str, among: Collection[Unit] | None = None) -> Change | None:
         """Return the change of the mean value from the first asking to another asking.
 
         With repeats, the value before the change is a question's mean over the repeats.
@@ -214,8 +214,8 @@ class AskingValues:
         Returns:
             None if no question has a value in both askings.
         """
-        before = self.of(FIRST_ASKING)
-        after = self.of(name)
+        before = self.values_of(FIRST_ASKING)
+        after = self.values_of(name)
         units = []
         for unit in before:
             if unit in after and (among is None or unit in among):
@@ -230,7 +230,7 @@ class AskingValues:
         )
         unread = 0
         if among is None:
-            unread = self.unread_in([FIRST_ASKING, name])
+            unread = self.count_unread_in([FIRST_ASKING, name])
         return Change(
             questions=len(units),
             before=comparison.value_a,
@@ -261,9 +261,11 @@ class AskingValues:
         wrong_share = self._wrong_share_in_same_words
         asked_in_same_words = [unit for unit in was_right if unit in wrong_share]
         return {
-            "right_to_wrong": self.share(was_right, lambda unit: after[unit] < 1.0),
+            "right_to_wrong": self.mean_over_questions(was_right, lambda unit: after[unit] < 1.0),
             "wrong_to_right": self.share_right(was_wrong, after),
-            "same_words": self.share(asked_in_same_words, lambda unit: wrong_share[unit]),
+            "same_words": self.mean_over_questions(
+                asked_in_same_words, lambda unit: wrong_share[unit]
+            ),
         }
 
     def _value_before(self, unit: Unit, first: float) -> float:
@@ -279,7 +281,7 @@ class AskingValues:
     @cached_property
     def _values_of_repeats(self) -> list[dict[Unit, float]]:
         """The values of each repeat, without the first asking."""
-        return list(map(self.of, self._repeats))
+        return list(map(self.values_of, self._repeats))
 
     @cached_property
     def _wrong_share_in_same_words(self) -> dict[Unit, float]:
@@ -291,15 +293,17 @@ class AskingValues:
         if not askings:
             # Without `extra.repeats`, another option may have asked some questions again in the
             # same words, to measure the changes by chance.
-            askings = [self.of(name) for name in self._by_name if name.startswith(SAME_WORDS)]
+            askings = [
+                self.values_of(name) for name in self._by_name if name.startswith(SAME_WORDS)
+            ]
         shares = {}
-        for unit, first_value in self.of(FIRST_ASKING).items():
+        for unit, first_value in self.values_of(FIRST_ASKING).items():
             wrong = [float(values[unit] < 1.0) for values in askings if unit in values]
             if first_value >= 1.0 and wrong:
                 shares[unit] = statistics.fmean(wrong)
         return shares
 
-    def by_group(self, name: str) -> dict[str, dict[str, Change]]:
+    def changes_by_group(self, name: str) -> dict[str, dict[str, Change]]:
         """Return the change from the first asking to another asking, for each group of questions.
 
         The outer key is a field of the instances, and the inner key is a value of that field.
@@ -307,14 +311,14 @@ class AskingValues:
         `MIN_IN_GROUP` of its questions count. A group of all questions is left out, too, because
         its change is that of all questions.
         """
-        before = self.of(FIRST_ASKING)
-        after = self.of(name)
+        before = self.values_of(FIRST_ASKING)
+        after = self.values_of(name)
         groups: dict[str, dict[str, Change]] = {}
         for field_name, by_value in self._members.items():
             for value, keys in by_value.items():
                 units = units_of(keys) & before.keys() & after.keys()
                 if MIN_IN_GROUP <= len(units) < len(before):
-                    change = self.change(name, units)
+                    change = self.change_from_first(name, units)
                     if change is not None:
                         groups.setdefault(field_name, {})[value] = change
         return groups

@@ -44,8 +44,11 @@ from eval_factory.scoring.asking_values import (
 )
 from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs, Sources, Unit
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.intervals import describe, holm
-from eval_factory.scoring.mean_over_askings import add_mean_over_askings, with_name_and_split_of
+from eval_factory.scoring.intervals import describe, holm_corrected
+from eval_factory.scoring.mean_over_askings import (
+    add_mean_over_askings,
+    metrics_with_name_and_split_of,
+)
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.readability import right_answers
@@ -183,7 +186,7 @@ class Askings(Part):
                 draft.tally.requested.add(key)
                 # A reply that the content filter withheld is final, and not a failure.
                 if reply.error is not None and reply.error != openai_api.FILTERED_MESSAGE:
-                    draft.tally.fail(key, reply.error)
+                    draft.tally.add_failure(key, reply.error)
 
     def complete(self, draft: Draft) -> None:
         """Add a main metric that counts the letters from `extra.ask_unread`, and count how the
@@ -267,7 +270,7 @@ class Askings(Part):
         report = AskedAgain(right_by=self.right.reading_rule())
         if extra.repeats is not None:
             repeated = []
-            for metric in with_name_and_split_of(main, self.metrics):
+            for metric in metrics_with_name_and_split_of(main, self.metrics):
                 if str(metric.perturbation).startswith(REPEAT):
                     repeated.append(metric)
             self.mean = add_mean_over_askings(draft, [main, *repeated], REPEATS_MEAN_SUFFIX)
@@ -276,7 +279,7 @@ class Askings(Part):
             report = replace(report, pushback=self.pushback(values, extra.pushback))
         if self.confidence is not None:
             confidence = self.confidence.report(
-                values.of(FIRST_ASKING), values.sources, self._count_unread_first_answers()
+                values.values_of(FIRST_ASKING), values.sources, self._count_unread_first_answers()
             )
             report = replace(report, confidence=confidence)
         if extra.allow_abstain:
@@ -314,12 +317,14 @@ class Askings(Part):
             scores: the scores of the run, with the mean over the askings.
         """
         asking_names = names_of_repeats(times)
-        by_unit = _values_in_every_asking(list(map(values.of, asking_names)))
+        by_unit = _values_in_every_asking(list(map(values.values_of, asking_names)))
         if not by_unit or self.mean is None:
             return Repeats(times, questions=0)
         if values.is_read_by_reader:
             # The values are those of read answers, so the main metric's `self.mean` does not fit.
-            mean = values.share(by_unit, lambda unit: statistics.fmean(by_unit[unit]), values.scale)
+            mean = values.mean_over_questions(
+                by_unit, lambda unit: statistics.fmean(by_unit[unit]), values.scale
+            )
         else:
             # `self.mean` was scored from the same values: its interval is used here, too.
             stats = scores[self.mean.label].stats
@@ -331,7 +336,7 @@ class Askings(Part):
 
         majority = None
         if self.right.form is not None:
-            majority = values.share(by_unit, value_of_most_frequent, values.scale)
+            majority = values.mean_over_questions(by_unit, value_of_most_frequent, values.scale)
         between, within = _stderr_between_and_within(by_unit, values.sources)
         return Repeats(
             times,
@@ -339,11 +344,17 @@ class Askings(Part):
             mean=mean,
             stderr_between=between,
             stderr_within=within,
-            same_each_time=values.share(answers, lambda unit: len(set(answers[unit])) == 1),
-            pairs_agree=values.share(answers, lambda unit: _share_of_same_pairs(answers[unit])),
+            same_each_time=values.mean_over_questions(
+                answers, lambda unit: len(set(answers[unit])) == 1
+            ),
+            pairs_agree=values.mean_over_questions(
+                answers, lambda unit: _share_of_same_pairs(answers[unit])
+            ),
             majority=majority,
-            best_of_n=values.share(by_unit, lambda unit: max(by_unit[unit]), values.scale),
-            unread=values.unread_in(asking_names),
+            best_of_n=values.mean_over_questions(
+                by_unit, lambda unit: max(by_unit[unit]), values.scale
+            ),
+            unread=values.count_unread_in(asking_names),
         )
 
     def _answers_in_every_asking(
@@ -374,19 +385,19 @@ class Askings(Part):
         """
         reports = {}
         for family, name in families.items():
-            change = values.change(name)
+            change = values.change_from_first(name)
             if change is not None:
                 lost: tuple[str, ...] = ()
                 if values.has_right:
                     lost = tuple(_lost_questions(values, name)[:MAX_LOST])
                 reports[family] = InOtherWords(
                     change,
-                    unchanged=values.not_asked(name),
-                    groups=values.by_group(name),
+                    unchanged=values.count_not_asked(name),
+                    groups=values.changes_by_group(name),
                     lost=lost,
                 )
         # The correction of the p values needs the p values of all families.
-        p_values = holm([report.change.p_value for report in reports.values()])
+        p_values = holm_corrected([report.change.p_value for report in reports.values()])
         corrected = {}
         for (family, report), p_holm in zip(reports.items(), p_values, strict=True):
             corrected[family] = replace(report, p_holm=p_holm)
@@ -409,7 +420,7 @@ class Askings(Part):
                 changed[self._first_change(unit, keys)] += 1
         changes = []
         for turn in turns:
-            change = values.change(turn)
+            change = values.change_from_first(turn)
             if change is not None:
                 changes.append(change)
         return Pushback(tuple(changes), dict(sorted(changed.items())))
@@ -437,10 +448,10 @@ class Askings(Part):
 
         None if the run has no such asking.
         """
-        change = values.change(OPTIONS_ONLY)
+        change = values.change_from_first(OPTIONS_ONLY)
         if change is None:
             return None
-        after = values.of(OPTIONS_ONLY)
+        after = values.values_of(OPTIONS_ONLY)
         chances = [1 / self.option_counts[unit] for unit in after if self.option_counts.get(unit)]
         guess = None
         if chances:
@@ -452,17 +463,17 @@ class Askings(Part):
 
         None if the run has no such asking.
         """
-        change = values.change(NONE_OF_THE_OTHERS)
+        change = values.change_from_first(NONE_OF_THE_OTHERS)
         if change is None:
             return None
-        return InOtherWords(change, unchanged=values.not_asked(NONE_OF_THE_OTHERS))
+        return InOtherWords(change, unchanged=values.count_not_asked(NONE_OF_THE_OTHERS))
 
     def none_of_these(self, values: AskingValues) -> Share | None:
         """Return the share of right answers among questions whose right option is "none of these".
 
         None if there is no such question.
         """
-        first = values.of(FIRST_ASKING)
+        first = values.values_of(FIRST_ASKING)
         units = [unit for unit in sorted(first) if unit in self.none_right]
         return values.share_right(units, first)
 
@@ -473,7 +484,7 @@ class Askings(Part):
         """
         changes = {}
         for picture, description in BLIND_WITH.items():
-            change = values.change(BLIND + picture)
+            change = values.change_from_first(BLIND + picture)
             if change is None:
                 continue
             changes[picture] = change
@@ -490,8 +501,8 @@ class Askings(Part):
 
         `cost` is the number of points that a wrong answer loses.
         """
-        before = values.of(FIRST_ASKING)
-        after = values.of(ABSTAIN)
+        before = values.values_of(FIRST_ASKING)
+        after = values.values_of(ABSTAIN)
         abstained = {unit: (*unit, ABSTAIN) in self.right.not_to_know for unit in before}
         units = []
         answered = []
@@ -516,13 +527,13 @@ class Askings(Part):
 
         return Abstention(
             cost_of_wrong=cost,
-            abstained=values.share(units, has_abstained),
+            abstained=values.mean_over_questions(units, has_abstained),
             right_of_answered=values.share_right(answered, after),
-            score=values.share(units, points, scale=(-cost, 1.0)),
-            score_before=values.share(units, points_before, scale=(-cost, 1.0)),
-            abstained_when_wrong=values.share(were_wrong, has_abstained),
-            abstained_when_right=values.share(were_right, has_abstained),
-            unread=values.unread_in([FIRST_ASKING, ABSTAIN]),
+            score=values.mean_over_questions(units, points, scale=(-cost, 1.0)),
+            score_before=values.mean_over_questions(units, points_before, scale=(-cost, 1.0)),
+            abstained_when_wrong=values.mean_over_questions(were_wrong, has_abstained),
+            abstained_when_right=values.mean_over_questions(were_right, has_abstained),
+            unread=values.count_unread_in([FIRST_ASKING, ABSTAIN]),
         )
 
     def _add_notes(self, draft: Draft) -> None:
@@ -604,9 +615,9 @@ def _lost_questions(values: AskingValues, name: str) -> list[str]:
     """Return the ids of the questions whose first answer is right and whose answer in this asking
     is wrong.
     """
-    before = values.of(FIRST_ASKING)
+    before = values.values_of(FIRST_ASKING)
     lost = []
-    for unit, value in values.of(name).items():
+    for unit, value in values.values_of(name).items():
         was_right = unit in before and before[unit] >= 1.0
         if was_right and value < 1.0:
             question_id = unit[0]

@@ -13,12 +13,15 @@ from eval_factory.core.asked_again_records import Share
 from eval_factory.core.results import ALL_ORDERS_SUFFIX, ChoiceOrders
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.confidence import Unit, share_of, units_of
+from eval_factory.scoring.confidence import Unit, mean_over_questions, units_of
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.mean_over_askings import add_mean_over_askings, with_name_and_split_of
+from eval_factory.scoring.mean_over_askings import (
+    add_mean_over_askings,
+    metrics_with_name_and_split_of,
+)
 from eval_factory.scoring.part import Part
-from eval_factory.scoring.readability import option_read
-from eval_factory.scoring.request_states import has_failed, text_of
+from eval_factory.scoring.readability import option_that_helm_reads
+from eval_factory.scoring.request_states import answer_text_of, has_failed
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.asking_forms import REPEAT, SAME_WORDS, is_asked_again
@@ -97,7 +100,7 @@ class ChoiceOrderCheck(Part):
         if has_failed(state):
             return
         options = state.output_mapping or {}  # label -> text of the option
-        label = option_read(text_of(state), self.pattern)
+        label = option_that_helm_reads(answer_text_of(state), self.pattern)
         self.chosen[unit][order] = options.get(label)
         if label in options:
             self.letters[label] += 1
@@ -111,7 +114,7 @@ class ChoiceOrderCheck(Part):
         comes before 2.
         """
         by_number = {}
-        for metric in with_name_and_split_of(main, self.by_order):
+        for metric in metrics_with_name_and_split_of(main, self.by_order):
             order = number_of_order(metric.perturbation)
             if order is not None:
                 by_number[order] = metric
@@ -153,7 +156,7 @@ class ChoiceOrderCheck(Part):
 
         def share(values: Mapping[Unit, float]) -> Share | None:
             # Without a stated scale, values from 0 to 1 are treated as a proportion.
-            return share_of(values, sources, scale=None)
+            return mean_over_questions(values, sources, scale=None)
 
         return ChoiceOrders(
             orders=self.wanted,

@@ -44,8 +44,12 @@ from eval_factory.core.results import (
     TooFewRated,
 )
 from eval_factory.core.rundir import RunDir
-from eval_factory.scoring.agreement import RatingsByRater, agreement_among, agreement_with
-from eval_factory.scoring.intervals import few_sources, lower_end
+from eval_factory.scoring.agreement import (
+    RatingsByRater,
+    agreement_among_raters,
+    agreement_of_judge_with_people,
+)
+from eval_factory.scoring.intervals import lower_end, note_on_few_sources
 from eval_factory.scoring.prediction_powered import (
     METHOD,
     MIN_RATED,
@@ -348,7 +352,7 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
     possible_marks = rated.possible_marks()
     agreement = None
     if len(raters) > 1:
-        agreement = agreement_among(ratings_of_questions, possible_marks)
+        agreement = agreement_among_raters(ratings_of_questions, possible_marks)
     judges = dict(_judge_agreements(rated, people, possible_marks))
     return Clinicians(
         rated=len(people),
@@ -500,7 +504,7 @@ def _judge_agreements(
         for judge in (*answer.marks, *sorted(judges_of_rated)):
             names[judge] = None
     for judge in names:
-        agreement = agreement_with(_marks_and_ratings(rated, judge), possible_marks)
+        agreement = agreement_of_judge_with_people(_marks_and_ratings(rated, judge), possible_marks)
         bias = _bias(rated, people, judge)
         agreement_and_bias = JudgeAgreement(
             **vars(agreement),  # the fields of `Agreement`, from which `JudgeAgreement` derives
@@ -576,6 +580,6 @@ def _notes(
     late = [key for key in rated.values if key.as_text() not in rated.sample.stratum_of]
     if late:
         yield f"{len(late)} answers came after the sample was drawn: no one could rate them"
-    few_sources_note = few_sources(rated.sources_of(people))
+    few_sources_note = note_on_few_sources(rated.sources_of(people))
     if few_sources_note is not None:
         yield f"of the rated answers, {few_sources_note}"

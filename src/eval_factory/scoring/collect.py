@@ -29,7 +29,7 @@ from eval_factory.scoring.jury import Jury
 from eval_factory.scoring.main_metric import Grouping, MainMetric
 from eval_factory.scoring.metric_scores import MetricScores, UnscorableAnswers
 from eval_factory.scoring.part import Part, go_through_phases
-from eval_factory.scoring.provenance import Remembered, provenance_of
+from eval_factory.scoring.provenance import RememberedFacts, provenance_of
 from eval_factory.scoring.readability import Readability, answer_form_of
 from eval_factory.scoring.reasoned_answers import (
     ReasonedValues,
@@ -37,7 +37,7 @@ from eval_factory.scoring.reasoned_answers import (
     reasoned_form,
     with_reasoned_metrics,
 )
-from eval_factory.scoring.reportable import reasons_against
+from eval_factory.scoring.reportable import reasons_against_reporting
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.rubric import RubricTally
@@ -58,7 +58,7 @@ def collect(
     wall_s: float,
     git_hash: str | None,
     data_bundle: Mapping[str, Any] | None = None,
-    remembered: Remembered | None = None,
+    remembered: RememberedFacts | None = None,
 ) -> TaskResult:
     """Collect the result of a finished helm-run.
 
@@ -108,7 +108,7 @@ def collect(
         run_id=run_id,
     )
     if remembered is not None:
-        provenance = remembered.completed(plan, provenance)
+        provenance = remembered.complete_record(plan, provenance)
     return with_clinicians(_result(draft, parts.records(draft), provenance), plan.rundir)
 
 
@@ -155,7 +155,7 @@ class RunParts:
         plan: Plan,
         run: output.HelmRun,
         used_keys: Collection[str],
-        remembered: Remembered | None,
+        remembered: RememberedFacts | None,
     ) -> RunParts:
         """Return the parts, which have not seen any request yet.
 
@@ -307,7 +307,7 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
         asked=sum(map(len, tally.splits.values())),
         provenance=provenance,
     )
-    reasons = reasons_against(draft)
+    reasons = reasons_against_reporting(draft)
     min_coverage = draft.plan.evaluation.extra.min_coverage
     is_covered = draft.main in draft.scores and instances.coverage >= min_coverage
     return TaskResult(

@@ -32,7 +32,7 @@ from eval_factory.scoring.intervals import (
     t_quantile,
     variance_of,
 )
-from eval_factory.scoring.request_states import text_of
+from eval_factory.scoring.request_states import answer_text_of
 from eval_factory.tasks.asking_forms import LOGPROBS, STATED, STATED_ONLY, confidence_in
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def units_of(keys: Iterable[tuple[str, int, str | None]]) -> set[Unit]:
     return {key[:2] for key in keys}
 
 
-def share_of(
+def mean_over_questions(
     values: Mapping[Unit, float], sources: Sources, scale: Bounds | None = PROPORTION
 ) -> Share | None:
     """Return the mean over the questions, with its interval; None if there is no question.
@@ -142,7 +142,7 @@ class ConfidenceOfAnswers:
                 complete answer is read from the log probabilities.
         """
         if self.measured_by == LOGPROBS:
-            text = label or text_of(state).strip()
+            text = label or answer_text_of(state).strip()
             self.confidences[unit] = probability_of(text, self.logprobs(state))
             return
         self.confidences[unit] = None
@@ -185,16 +185,16 @@ class ConfidenceOfAnswers:
         if source_of_each is None:
             source_of_each = list(confidences)  # Each question is its own source.
         sample = list(map(Answer, confidences.values(), right.values(), source_of_each))
-        groups = groups_of(sample)
+        groups = groups_by_confidence(sample)
         brier = brier_parts(groups)
         areas = _resampled_areas(sample)
         return replace(
             counts,
-            mean=share_of(confidences, sources),
-            right=share_of(right, sources),
+            mean=mean_over_questions(confidences, sources),
+            right=mean_over_questions(right, sources),
             calibration_error=_calibration_error(groups),
             bins=tuple(map(_bin, groups)),
-            brier=share_of(squares, sources),
+            brier=mean_over_questions(squares, sources),
             reliability=brier.reliability,
             resolution=brier.resolution,
             uncertainty=brier.uncertainty,
@@ -242,7 +242,7 @@ def probability_of(text: str, logprobs: Logprobs) -> float | None:
     return min(1.0, math.exp(total))  # A probability above 1 is a rounding error of the endpoint.
 
 
-def groups_of(sample: Sample) -> list[list[Answer]]:
+def groups_by_confidence(sample: Sample) -> list[list[Answer]]:
     """Return the answers in groups of similar confidence, the lowest confidence first.
 
     If there are few distinct confidences, each makes a group; otherwise there are at most

@@ -16,14 +16,14 @@ from eval_factory.helm import output
 from eval_factory.helm.names import DECISIONS
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.medcalc_values import reader_of, whole_number_in
+from eval_factory.scoring.medcalc_values import value_reader_of, whole_number_in
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.request_states import (
     RepeatedInstances,
+    answer_text_of,
     gold_and_choices,
     has_failed,
-    text_of,
 )
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.concordance import EXPERT_COUNTS, credit
@@ -62,7 +62,7 @@ def medcalc_by_calculator(case: Case) -> float:
     answer = case.completion.strip()
     if answer == case.gold.strip():
         return 1.0
-    read_value = reader_of(case.prompt, case.extra.get("category"), case.gold)
+    read_value = value_reader_of(case.prompt, case.extra.get("category"), case.gold)
     if read_value is whole_number_in:  # the answer is a score, which must be exact
         limits: tuple[object, object] = (case.gold, case.gold)
     else:
@@ -77,7 +77,7 @@ def medcalc_by_calculator(case: Case) -> float:
 
 def medec_sentence(case: Case) -> float:
     """Return 1 if the answer names the right sentence, or rightly says CORRECT; else 0."""
-    return float(sentence_in(case.gold) == sentence_in(case.completion))
+    return float(sentence_number_in(case.gold) == sentence_number_in(case.completion))
 
 
 def medec_flag(case: Case) -> float:
@@ -85,16 +85,16 @@ def medec_flag(case: Case) -> float:
 
     If the note has an error, the answer may name any sentence of the note.
     """
-    answer = sentence_in(case.completion)
-    has_error = sentence_in(case.gold) != CORRECT_MARK
+    answer = sentence_number_in(case.completion)
+    has_error = sentence_number_in(case.gold) != CORRECT_MARK
     if answer == CORRECT_MARK:
         return float(not has_error)
-    sentences = {sentence_in(line) for line in case.prompt.splitlines()}
+    sentences = {sentence_number_in(line) for line in case.prompt.splitlines()}
     sentences.discard(None)  # the lines of the prompt without a number
     return float(has_error and answer in sentences)
 
 
-def sentence_in(text: str) -> str | int | None:
+def sentence_number_in(text: str) -> str | int | None:
     """Return the number at the start of the text, or CORRECT; None if the text has neither."""
     text = text.strip()
     if text.rstrip(".") == CORRECT_MARK:
@@ -294,7 +294,7 @@ class Corrections(Part):
         if has_failed(state):
             self.add_answer(key, state, answer=None)
         else:
-            self.add_answer(key, state, answer=text_of(state))
+            self.add_answer(key, state, answer=answer_text_of(state))
 
     def complete(self, draft: Draft) -> None:
         """Add the corrected metrics to the metrics of the run."""

@@ -36,7 +36,7 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
-from eval_factory.scoring.stated_options import EXACT_MATCH, LENIENT
+from eval_factory.scoring.stated_options import EXACT_MATCH, LENIENT_SUFFIX
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.reasoned import SUFFIX
 
@@ -165,7 +165,7 @@ class FloorScores(Part):
         # A trivial answer is an option's letter alone, or contains no option's letter. HELM, the
         # lenient reading and the reading of reasoned answers find the same option in such an
         # answer, so their metrics have the same floor.
-        for ending in (LENIENT, SUFFIX):
+        for ending in (LENIENT_SUFFIX, SUFFIX):
             for metric in draft.metrics:
                 helm_label = metric.label.replace(ending, "", 1)
                 if _is_by_reading(metric, ending) and helm_label in floors:
@@ -236,8 +236,8 @@ def _is_by_reading(metric: MetricValues, ending: str) -> bool:
     `ending` is the ending of the metric's name for this way of reading. The lenient reading exists
     for one metric only.
     """
-    if ending == LENIENT:
-        return metric.name == EXACT_MATCH + LENIENT
+    if ending == LENIENT_SUFFIX:
+        return metric.name == EXACT_MATCH + LENIENT_SUFFIX
     return metric.name.endswith(ending)
 
 
@@ -292,7 +292,7 @@ def notes_on_floors(
     """
     not_better = []
     conclusion = "This score does not show that the model read the questions"
-    for label in (main, f"{main}{CORRECTED}", f"{main}{LENIENT}"):
+    for label in (main, f"{main}{CORRECTED}", f"{main}{LENIENT_SUFFIX}"):
         score = scores.get(label)
         floor = floors.get(label)
         if score is None or floor is None:
@@ -311,7 +311,7 @@ def notes_on_floors(
                 f"{label}, which reads the same answers in another way, is above its own best "
                 "score without a model"
             )
-        elif not better and not label.endswith(LENIENT):
+        elif not better and not label.endswith(LENIENT_SUFFIX):
             comparison = _comparison_with_floor(score, is_worse=worse)
             value = formats.score(floor.value)
             best = f"the best score without a model ({floor.marked_name}: {value})"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from eval_factory.core.formats import counted
 from eval_factory.core.results import Score
 from eval_factory.helm.output import can_form_groups
-from eval_factory.scoring.intervals import effective_clusters, holm, is_shared
+from eval_factory.scoring.intervals import effective_clusters, holm_corrected, is_shared
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.permutation import permutation_p
 from eval_factory.scoring.scores import (
@@ -265,7 +265,7 @@ def _scores_by_value(
     if len(groups) == 2:
         first_group, second_group = groups.values()
         is_single_test = first_group.keys().isdisjoint(second_group)
-    p_values_holm = p_values if is_single_test else holm(p_values)
+    p_values_holm = p_values if is_single_test else holm_corrected(p_values)
     for value, p_value, p_holm in zip(tested, p_values, p_values_holm, strict=True):
         scores[value] = replace(
             scores[value], stats=replace(scores[value].stats, p_value=p_value, p_holm=p_holm)

@@ -12,15 +12,15 @@ from eval_factory.helm.criteria import decision_signs
 from eval_factory.helm.injection_signs import injection_signs
 from eval_factory.helm.output import categories_of
 from eval_factory.scoring import journal
-from eval_factory.scoring.journal import UNKNOWN
+from eval_factory.scoring.journal import UNKNOWN_ANSWER
 from eval_factory.scoring.readability import Readability
 from eval_factory.scoring.request_states import (
+    answer_text_of,
     finish_reason_of,
     has_failed,
     key_of,
     media_of,
     prompt_of,
-    text_of,
 )
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues, is_judged
@@ -60,7 +60,7 @@ class InstanceRecords:
         key = key_of(state)
         _, _, perturbation = key
         result = state.result
-        answer = self.answers.answer_to(state) or UNKNOWN
+        answer = self.answers.answer_to(state) or UNKNOWN_ANSWER
         prompt_tokens, completion_tokens = answer.tokens
         completion = None
         metrics = {}
@@ -79,7 +79,7 @@ class InstanceRecords:
         criteria: tuple[dict[str, Any], ...] = ()
         if self.rubric is not None:
             # A field of the instance itself takes precedence over a field of the rubric.
-            categories = {**self.rubric.fields_of(key), **categories}
+            categories = {**self.rubric.tag_fields_of(key), **categories}
             criteria = self.rubric.criteria_in(state)
         error = None
         if result and not result.success:
@@ -105,12 +105,12 @@ class InstanceRecords:
             error=error,
             judges=scores_by_judge,
             unjudged=key in self.tally.unjudged,
-            injection=self._injection_in(text_of(state)),
+            injection=self._injection_in(answer_text_of(state)),
             signs=signs,
             cluster=self.tally.clusters.get(state.instance.id),
-            turns=self.answers.turns_of(state),
+            turns=self.answers.messages_of(state),
             media=media_of(state, helm_dir),
-            reasoning=self.answers.thought_of(answer),
+            reasoning=self.answers.thinking_before(answer),
             judgements=judgements,
             criteria=criteria,
         )

@@ -455,7 +455,7 @@ def is_shared(clusters: Sequence[Hashable] | None) -> TypeGuard[Sequence[Hashabl
     return clusters is not None and len(set(clusters)) < len(clusters)
 
 
-def few_sources(clusters: Sequence[Hashable]) -> str | None:
+def note_on_few_sources(clusters: Sequence[Hashable]) -> str | None:
     """Return a note if the values have too few clusters for an interval, or if few clusters decide
     the interval.
 
@@ -480,7 +480,9 @@ def few_sources(clusters: Sequence[Hashable]) -> str | None:
     return None
 
 
-def holm(p_values: Sequence[float | None], *, count_missing: bool = False) -> list[float | None]:
+def holm_corrected(
+    p_values: Sequence[float | None], *, count_missing: bool = False
+) -> list[float | None]:
     """Return the p values, corrected for the number of tests by Holm's method.
 
     Source: S. Holm, Scandinavian Journal of Statistics 6:65-70, 1979.

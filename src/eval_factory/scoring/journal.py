@@ -129,7 +129,7 @@ class CachedAnswer:
     thought_key: str | None = None  # the key of the stored answer that has the model's thinking
 
 
-UNKNOWN = CachedAnswer()  # replaces an answer that is not stored; its figures are None
+UNKNOWN_ANSWER = CachedAnswer()  # replaces an answer that is not stored; its figures are None
 
 
 def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, str | None]:
@@ -236,7 +236,7 @@ class StoredAnswers:
             if changes.keys() <= body.keys():
                 yield openai_api.with_changes(body, changes)
 
-    def thought_of(self, answer: CachedAnswer | None) -> str | None:
+    def thinking_before(self, answer: CachedAnswer | None) -> str | None:
         """Return the model's thinking before an answer; None if there is none.
 
         Each call reads the thinking from cache.db. It is many times as long as the answer, so it
@@ -253,7 +253,7 @@ class StoredAnswers:
         _, thought = cached_answer(_typed(row), self.model)
         return thought
 
-    def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
+    def messages_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
         """Return the messages of a request.
 
         The tuple is empty if the only message is the prompt, or if the prompt has pictures or
@@ -270,7 +270,7 @@ class StoredAnswers:
 
     def logprobs_of(self, state: output.RequestState) -> tuple[tuple[str, float], ...]:
         """Return each token of the answer to a request, with its log probability."""
-        return (self.answer_to(state) or UNKNOWN).logprobs
+        return (self.answer_to(state) or UNKNOWN_ANSWER).logprobs
 
 
 _TIMED = tuple(state for state, facts in ATTEMPT_STATES.items() if facts.is_timed)

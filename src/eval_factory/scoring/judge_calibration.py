@@ -93,7 +93,7 @@ class AgreementPart:
     physicians: Figures | None
 
 
-class Change(TextEnum):
+class QuestionChange(TextEnum):
     """The change of a question that a judge was asked again."""
 
     AGAIN = "asked again"
@@ -165,7 +165,7 @@ def calibration_of(
         conversations=len(set(map(_conversation_of, items))),
         physicians=len(physicians),
         gap=_gap(items, marks),
-        categories=pooled(_parts_by(with_category, marks)),
+        categories=with_pooled_figures(_parts_by(with_category, marks)),
     )
     if is_scale:
         return replace(calibration, marks=tuple(marks))
@@ -174,7 +174,7 @@ def calibration_of(
         calibration,
         always=_only_decision(items),
         lengths={name: part_of(third) for name, third in _thirds(items).items()},
-        languages=pooled(_parts_by(with_language)),
+        languages=with_pooled_figures(_parts_by(with_language)),
         majority=_agreement_with_majority(items),
         by_physician=_agreement_with_each_physician(items),
         pairs=_labelled_pairs(items),
@@ -655,7 +655,7 @@ def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tu
     return list(zip(pooled_mean.tolist(), deviation.tolist(), strict=True))
 
 
-def pooled(parts: Mapping[str, AgreementPart]) -> dict[str, AgreementPart]:
+def with_pooled_figures(parts: Mapping[str, AgreementPart]) -> dict[str, AgreementPart]:
     """Return the parts with partially pooled figures.
 
     A figure is pooled over the parts in which it has an interval, if there are at least

@@ -35,8 +35,8 @@ from eval_factory.scoring.latent_class import (
     PSEUDO_ITEMS,
     SEED,
     JudgeRates,
-    expanded_ends,
     judge_rates,
+    widened_percentile_interval,
 )
 from eval_factory.tasks.physician_labels import MIN_ITEMS, LabelledItems, LabelledPairs
 
@@ -235,7 +235,7 @@ def _corrected_by_truth(cases: CasePoints, rates: JudgeRates) -> JudgeCorrectedS
     # Youden's index: sensitivity + specificity - 1
     youden = rates.sensitivity + rates.specificity - 1
     resampled_youdens = resampled_sensitivities + resampled_specificities - 1
-    lowest_youden, _ = expanded_ends(resampled_youdens, rates.effective_conversations)
+    lowest_youden, _ = widened_percentile_interval(resampled_youdens, rates.effective_conversations)
     if youden <= MIN_YOUDEN or lowest_youden <= MIN_YOUDEN:
         return NotCorrected(SAYS_LITTLE)
     given, possible = _resampled_means(cases, len(resampled_youdens))
@@ -243,7 +243,7 @@ def _corrected_by_truth(cases: CasePoints, rates: JudgeRates) -> JudgeCorrectedS
     # In a few resamples, the index may be near 0 or negative. Without the limit, the quotient could
     # then be extremely large, or have the wrong sign.
     scores = (given - given_by_mistake) / np.maximum(resampled_youdens, MIN_YOUDEN)
-    low, high = expanded_ends(scores, units)
+    low, high = widened_percentile_interval(scores, units)
     if low > 1 or high < cases.lowest:  # all scores in the interval are impossible
         return NotCorrected(ERRS_OTHERWISE)
     mean = _rogan_gladen(

@@ -35,7 +35,7 @@ from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.tasks.physician_labels import LabelledItems, LabelledPairs
 
 PASSPORT = PASSPORT_FILE  # the name of the file
-KEY = "config.params.extra.judge_passport"  # the configuration key with the file's folder
+PASSPORT_KEY = "config.params.extra.judge_passport"  # the configuration key with the file's folder
 _Length = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
@@ -121,7 +121,9 @@ def passport_text(plan: Plan) -> str | None:
         remedy = "'eval-factory calibrate --judges-from' makes a passport (docs/trust-a-judge.md)"
         # Only an OSError has a `strerror`.
         reason = getattr(error, "strerror", None) or "is not a text file"
-        raise PrerequisiteError(f"{KEY}: {folder}: {PASSPORT}: {reason}\n  {remedy}") from None
+        raise PrerequisiteError(
+            f"{PASSPORT_KEY}: {folder}: {PASSPORT}: {reason}\n  {remedy}"
+        ) from None
 
 
 def check_passport(plan: Plan) -> None:
@@ -321,7 +323,7 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
             file of the labels.
     """
     file = folder / PASSPORT
-    problem = f"{KEY}: {folder}"
+    problem = f"{PASSPORT_KEY}: {folder}"
     document = load_mapping(file, needs="a judge's passport", inside=folder)
     extra = plan.evaluation.extra
     try:

@@ -36,7 +36,7 @@ from eval_factory.scoring.intervals import Bounds
 from eval_factory.scoring.model_families import same_family
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
-from eval_factory.scoring.request_states import has_failed, text_of
+from eval_factory.scoring.request_states import answer_text_of, has_failed
 from eval_factory.scoring.scores import (
     InstanceKey,
     MetricValues,
@@ -59,7 +59,7 @@ Better answers are often somewhat longer, but the correlation is seldom higher t
 """
 
 # the ending of the label of a jury's score over the instances that every judge rated
-ALL_JUDGES = ".all_judges"
+ALL_JUDGES_SUFFIX = ".all_judges"
 
 
 class Jury(Part):
@@ -86,7 +86,7 @@ class Jury(Part):
         if has_failed(state):
             return
         tally = self._tally
-        text = text_of(state)
+        text = answer_text_of(state)
         if injection_signs(text):
             tally.injected += 1
         tally.ratings.lengths[key] = len(text)
@@ -163,7 +163,7 @@ def with_lowest_ratings(metric: MetricValues, tally: Tally) -> MetricValues:
     No judge is asked about these answers, and HELM gives them a default value.
     """
     form = tally.ratings.form
-    silent_instances = tally.silent & metric.values.keys()
+    silent_instances = tally.silent_instances & metric.values.keys()
     lowest_ratings = dict.fromkeys(silent_instances, form.lowest)
     # HELM's mean stays valid only if HELM's default value is the lowest rating.
     if all(metric.values[key] == form.lowest for key in silent_instances):
@@ -180,7 +180,7 @@ def scores_with_helm_defaults(
     used no default value.
     """
     scores: dict[str, Score] = {}
-    without_judgement = tally.failed | tally.unjudged | tally.silent
+    without_judgement = tally.failed | tally.unjudged | tally.silent_instances
     if not without_judgement:
         return scores
     for metric in metrics:

@@ -207,7 +207,7 @@ def _fitted(
     return fitted
 
 
-def expanded_ends(values: NDArray[Any], units: float) -> intervals.Bounds:
+def widened_percentile_interval(values: NDArray[Any], units: float) -> intervals.Bounds:
     """Return the percentile interval of resampled values, widened by Student's t distribution.
 
     The usual percentiles are too narrow if there are few units. For n units, the lower percentile

@@ -24,7 +24,7 @@ from eval_factory.scoring.scores import (
 )
 
 
-def with_name_and_split_of(
+def metrics_with_name_and_split_of(
     main: MetricValues, metrics: Sequence[MetricValues]
 ) -> list[MetricValues]:
     """Return the metrics with the main metric's name and split, in every perturbation."""

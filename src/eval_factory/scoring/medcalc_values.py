@@ -74,7 +74,7 @@ _WEEKS_AND_DAYS = re.compile(
 _RUN_TOGETHER = re.compile(r"(?<=\d)w(?=\d)", re.IGNORECASE)
 
 
-def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float | None]:
+def value_reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float | None]:
     """Return the function that reads the value in an answer to a MedCalc-Bench question.
 
     Each calculator has its kind of value: a number, a whole number, a date or a duration. HELM's

@@ -10,7 +10,7 @@ from eval_factory.helm import output
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import Bounds
 from eval_factory.scoring.jury import (
-    ALL_JUDGES,
+    ALL_JUDGES_SUFFIX,
     bounds_over_judgements,
     missing_instances,
     score_of_all_judges,
@@ -80,7 +80,7 @@ class MetricScores(Part):
             if metric.label in draft.scores and is_judged(metric, draft.jury_metric):
                 score = score_of_all_judges(metric, draft.tally.ratings, draft.tally.judges)
                 if score is not None:
-                    scores_of_all_judges[metric.label + ALL_JUDGES] = score
+                    scores_of_all_judges[metric.label + ALL_JUDGES_SUFFIX] = score
         # These scores are listed before the further scores that other parts added.
         draft.further_scores = scores_of_all_judges | draft.further_scores
 

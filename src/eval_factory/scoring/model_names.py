@@ -100,14 +100,14 @@ def _fixed_version(version: str) -> str:
     return version
 
 
-def who_answered(role: str) -> str:
+def noun_for_role(role: str) -> str:
     """Return a noun for the endpoint with this role: "the model", or "judge judge_a"."""
     if role == MODEL_ROLE:
         return "the model"
     return f"judge {role}"
 
 
-def what_was_stated(role: str, endpoint: AskedEndpoint) -> str:
+def sentence_on_stated_models(role: str, endpoint: AskedEndpoint) -> str:
     """Return a sentence on the answers that state another model than requested.
 
     The sentence contains the number of these answers, and each stated model with its own number.
@@ -117,7 +117,7 @@ def what_was_stated(role: str, endpoint: AskedEndpoint) -> str:
         if not same_model(endpoint.model, name):
             other_models.append(f"{name} ({count})")
     return (
-        f"{who_answered(role)}: {endpoint.other_model} of {endpoint.answers} "
+        f"{noun_for_role(role)}: {endpoint.other_model} of {endpoint.answers} "
         f"answers {OTHER_MODEL_STATED} {endpoint.model}, "
         f"which was requested: {', '.join(other_models)}"
     )

@@ -134,7 +134,7 @@ def paired_difference(
     few_sources = None
     if clusters is not None:
         cluster_count = len(set(clusters))
-        few_sources = intervals.few_sources(clusters)
+        few_sources = intervals.note_on_few_sources(clusters)
     all_values = {*a, *b}
     if not scale and all(0 <= value <= 1 for value in all_values):
         scale = PROPORTION

@@ -85,24 +85,24 @@ class Stratum:
         """The share of the answers without a rating."""
         return 1 - len(self.rated) / len(self.judged)
 
-    def by_people(self) -> list[float]:
+    def scores_by_people(self) -> list[float]:
         """Return the people's scores of the rated answers."""
         return [people for people, _ in self.rated]
 
-    def by_judge(self) -> list[float]:
+    def scores_by_judge(self) -> list[float]:
         """Return the judge's scores of the rated answers."""
         return [judge for _, judge in self.rated]
 
     def residuals(self, power: float) -> list[float]:
         """Return people's score minus `power` times judge's score, for each rated answer.
 
-        `power` is lambda, as in `Corrected`; it is not the power of a test.
+        `power` is lambda, as in `CorrectedMean`; it is not the power of a test.
         """
         return [people - power * judge for people, judge in self.rated]
 
 
 @dataclass(frozen=True)
-class Corrected:
+class CorrectedMean:
     """A mean score that people's ratings corrected, with its 95 % interval."""
 
     value: float
@@ -130,7 +130,7 @@ class TooFewSourcesError(ValueError):
     """
 
 
-def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
+def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> CorrectedMean:
     """Return the mean score that the people would have given to all answers, with its interval.
 
     Args:
@@ -172,7 +172,7 @@ def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
         rated_sources=clustering.rated_sources,
         scale=scale,
     )
-    return Corrected(
+    return CorrectedMean(
         value,
         low=ci_low,
         high=ci_high,
@@ -203,7 +203,7 @@ def _variance_by_people(strata: Sequence[Stratum], shares: Sequence[float]) -> f
     inside = 0.0
     center = 0.0
     for stratum, share in zip(strata, shares, strict=True):
-        scores = stratum.by_people()
+        scores = stratum.scores_by_people()
         mean = statistics.fmean(scores)
         means.append(mean)
         inside += share * variance_of(scores)
@@ -214,7 +214,7 @@ def _variance_by_people(strata: Sequence[Stratum], shares: Sequence[float]) -> f
     return inside + between
 
 
-def bias_of_judge(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
+def bias_of_judge(strata: Sequence[Stratum], scale: Bounds) -> CorrectedMean:
     """Return the judge's bias with its 95 % interval: the mean of judge's minus people's score.
 
     The lowest possible bias is the judge's lowest score minus the highest score of the scale. The
@@ -302,7 +302,7 @@ def _clustering(strata: Sequence[Stratum], scale: Bounds) -> _Clustering:
     for stratum in strata:
         sources += stratum.sources
         rated_sources += stratum.rated_sources
-        scores += stratum.by_people()
+        scores += stratum.scores_by_people()
     if not sources:  # no answers share a source
         return _Clustering(effect=1.0, rated_effect=1.0, rated_sources=_number_rated(strata))
     effective = effective_clusters(rated_sources)
@@ -332,9 +332,9 @@ def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
     denominator = 0.0
     for stratum, share in zip(strata, shares, strict=True):
         weight = share**2 * stratum.unrated_share / len(stratum.rated)  # a_h
-        by_judge = stratum.by_judge()
+        by_judge = stratum.scores_by_judge()
         denominator += weight * variance_of(by_judge)
-        numerator += weight * statistics.covariance(stratum.by_people(), by_judge)
+        numerator += weight * statistics.covariance(stratum.scores_by_people(), by_judge)
     if not denominator:
         return 1.0
     return min(1.0, max(0.0, numerator / denominator))
@@ -365,7 +365,7 @@ def _is_small(stratum: Stratum) -> bool:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedFigures:
     """Assumed figures of all answers, from which the number of ratings is planned."""
 
     answers: int  # the number of all answers
@@ -376,7 +376,9 @@ class Expected:
     sharing: float = 1.0  # the number of answers per effective source
 
 
-def needed_for(half_width: float, expected: Expected, correlation: float) -> int | None:
+def ratings_needed_for(
+    half_width: float, expected: ExpectedFigures, correlation: float
+) -> int | None:
     """Return the smallest number of ratings that gives an interval of this half width or less.
 
     Args:
@@ -397,11 +399,11 @@ def needed_for(half_width: float, expected: Expected, correlation: float) -> int
     return counts[position]
 
 
-def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
+def half_width_of(rated: int, expected: ExpectedFigures, correlation: float) -> float:
     """Return half the expected width of the interval if `rated` random answers are rated.
 
     Return infinity if the rated answers come from fewer than two effective sources. The arguments
-    `expected` and `correlation` are those of `needed_for`.
+    `expected` and `correlation` are those of `ratings_needed_for`.
     """
     # Two rated answers share a source with the same probability as any two answers. The number of
     # rated answers with which a rated answer shares its source is therefore `fraction` times the

@@ -2,7 +2,8 @@
 
 The record contains no name of the machine or the user, and no path outside the output folder.
 `eval-factory verify` computes the record of a stored result again. The machine that verifies may
-lack the data files and the folder logs/; `Remembered` then takes the facts from the stored result.
+lack the data files and the folder logs/; `RememberedFacts` then takes the facts from the stored
+result.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import names, output
 from eval_factory.helm.environments import Environment, environment_of_plan
 from eval_factory.plan.run_plan import Plan, may_send_files
-from eval_factory.reading import VERSION as READER_VERSION
+from eval_factory.reading import READER_VERSION
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.scoring.methods import STATISTICS_VERSION
 from eval_factory.tasks.asking_forms import MIN_ANSWER_TOKENS
@@ -144,7 +145,7 @@ HELM_RUN_FILES = (
 """The files that helm-run writes to a run folder; files that `helm-summarize` adds are ignored."""
 
 
-def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
+def hashes_of_run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
     """Return a dict from path to SHA-256 of the existing files that the result was computed from.
 
     Args:
@@ -169,7 +170,9 @@ def with_run_files(result: TaskResult, rundir: RunDir, runs: Iterable[Path]) -> 
 
     Close the folder's response cache first, because an open cache still changes.
     """
-    return replace(result, provenance=replace(result.provenance, run_files=run_files(rundir, runs)))
+    return replace(
+        result, provenance=replace(result.provenance, run_files=hashes_of_run_files(rundir, runs))
+    )
 
 
 # the packages whose versions are recorded, if they are installed
@@ -237,7 +240,7 @@ def provenance_of(
             answered.
         run_id: the id of the run in the file of events.
     """
-    data_hashes = dataset_files(plan, scenario)
+    data_hashes = hashes_of_dataset_files(plan, scenario)
     endpoint = plan.evaluation.endpoint
     published, answers_public = _publication_of(plan)
     record = output.read_run_record(plan.rundir.helm)
@@ -342,7 +345,7 @@ def _asked_again_tokens(plan: Plan) -> int | None:
     return MIN_ANSWER_TOKENS
 
 
-def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
+def hashes_of_dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     """Return a dict from name to SHA-256 of the data files that a finished run read.
 
     These are the scenario's files, files of the Hugging Face Hub, the user's own files with the
@@ -368,7 +371,7 @@ OUTSIDE_PREFIXES = ("hub:", PACKAGE_PREFIX)
 
 
 @dataclass
-class Remembered:
+class RememberedFacts:
     """The facts of a stored result that are used if the result is computed again."""
 
     provenance: Provenance
@@ -378,7 +381,7 @@ class Remembered:
     # the number of data files whose hash could not be confirmed; `completed` sets it
     unread: int = 0
 
-    def completed(self, plan: Plan, computed: Provenance) -> Provenance:
+    def complete_record(self, plan: Plan, computed: Provenance) -> Provenance:
         """Return the computed record, completed by facts of the stored record.
 
         The stored record provides the hashes of absent data files, and the times if the logs are

@@ -25,23 +25,23 @@ from eval_factory.helm import output
 from eval_factory.helm.trivial_answers import MAX_LABEL_LENGTH
 from eval_factory.plan.run_plan import Plan
 from eval_factory.reading import is_refusal, stated_option
-from eval_factory.scoring.corrections import sentence_in
+from eval_factory.scoring.corrections import sentence_number_in
 from eval_factory.scoring.cut_prompts import NONE_CUT, CutPrompts, CutPromptsFound
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.journal import UNKNOWN, CachedAnswer
+from eval_factory.scoring.journal import UNKNOWN_ANSWER, CachedAnswer
 from eval_factory.scoring.medcalc_values import DATE_FORMATS
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.reportable import Unreadable
 from eval_factory.scoring.request_states import (
+    answer_text_of,
     finish_reason_of,
     has_failed,
     sent_text,
-    text_of,
     was_filtered,
 )
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.scoring.stated_options import EXACT_MATCH, LENIENT, lenient_metrics
+from eval_factory.scoring.stated_options import EXACT_MATCH, LENIENT_SUFFIX, lenient_metrics
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.concordance import rating_in
 from eval_factory.tasks.framework import HelmEntry
@@ -88,7 +88,7 @@ class AnswerForm:
         shown = options_shown(state.instance.input.text)
         return {label: shown.get(label, "") for label in labels}
 
-    def stated(self, state: output.RequestState, answer: str) -> str | None:
+    def stated_label(self, state: output.RequestState, answer: str) -> str | None:
         """Return the label of the option that an answer states, in HELM's form or any other form.
 
         Return None if the answer states no option, or if the form has no options.
@@ -101,12 +101,14 @@ class AnswerForm:
             return stripped
         return stated_option(part_read(answer), self.options(state))
 
-    def rated(self, state: output.RequestState, answer: str) -> tuple[str, bool] | None:
+    def option_and_rightness(
+        self, state: output.RequestState, answer: str
+    ) -> tuple[str, bool] | None:
         """Return (text of the stated option, True if the option is right).
 
         Return None if the answer states no option.
         """
-        label = self.stated(state, answer)
+        label = self.stated_label(state, answer)
         if label is None:
             return None
         return self.labels(state)[label], self.is_right(state, label)
@@ -204,12 +206,12 @@ def _form_of_letters(pattern: str | None) -> AnswerForm:
     """Return the form of an answer that is the letter of an option.
 
     HELM maps the letters of the options to their texts for each request. For `pattern` see
-    `option_read`.
+    `option_that_helm_reads`.
     """
 
     def reads(state: output.RequestState, answer: str) -> bool:
         """Return True if HELM finds the answer among the letters."""
-        return option_read(answer, pattern) in (state.output_mapping or {})
+        return option_that_helm_reads(answer, pattern) in (state.output_mapping or {})
 
     def labels(state: output.RequestState) -> Mapping[str, str]:
         """Return a dict from each letter to the text of its option."""
@@ -235,7 +237,7 @@ def _last_letter_in(run: output.HelmRun) -> str | None:
     return last
 
 
-def option_read(answer: str, pattern: str | None) -> str:
+def option_that_helm_reads(answer: str, pattern: str | None) -> str:
     """Return the part of an answer that HELM looks up among the labels of options.
 
     Return an empty text if the pattern does not match.
@@ -324,7 +326,7 @@ _FORMS = {
     "value": AnswerForm("the value alone, without its unit", reads=_reads_value),
     "sentence": AnswerForm(
         "CORRECT, or the number of a sentence first",
-        reads=lambda _state, answer: sentence_in(answer) is not None,
+        reads=lambda _state, answer: sentence_number_in(answer) is not None,
     ),
     "sql": AnswerForm("a query alone, or nothing", reads=_reads_query),
     "rating": AnswerForm(
@@ -372,7 +374,7 @@ class Readability(Part):
     failed: int = 0  # the number of seen prompts whose request failed
 
     @property
-    def answered(self) -> int:
+    def answered_prompts(self) -> int:
         """The number of prompts that were answered."""
         return self.prompts - self.failed
 
@@ -389,7 +391,7 @@ class Readability(Part):
             return
         if was_filtered(state):
             return
-        stored = self.look_up(state) or UNKNOWN
+        stored = self.look_up(state) or UNKNOWN_ANSWER
         prompt_tokens, _ = stored.tokens
         self.prompt_sizes.add(key, sent_text(state), prompt_tokens, stored.cached_tokens)
         if stored.stripped:
@@ -402,7 +404,7 @@ class Readability(Part):
 
         Labels and short texts are not counted, because it is normal that these are equal.
         """
-        answer = text_of(state)
+        answer = answer_text_of(state)
         is_open_text = self.form is None and not state.output_mapping
         _, _, perturbation = key
         is_original = perturbation is None  # neither perturbed nor asked again
@@ -418,7 +420,7 @@ class Readability(Part):
         The kind of an unreadable answer is stored, too.
         """
         form = self.form
-        answer = text_of(state)
+        answer = answer_text_of(state)
         has_text = bool(answer.strip())
         is_read = form is not None and has_text and form.reads(state, answer)
         # An answer that HELM can read counts as an answer, also if the endpoint reports a refusal.
@@ -463,18 +465,18 @@ class Readability(Part):
 
     def report(self, draft: Draft) -> None:
         """Add the counts and notes of this part to the result."""
-        draft.instances = self.counted(draft.instances)
+        draft.instances = self.with_own_counts(draft.instances)
         draft.notes.extend(self.notes(draft.plan, draft.instances, draft.scores))
         draft.unreadable = Counter(self.kinds.values())
         draft.cut_prompts = self.cut_prompts
         draft.prompts_with_form = self.prompts
-        draft.answers_with_form = self.answered
+        draft.answers_with_form = self.answered_prompts
 
     def _stated(self, state: output.RequestState, answer: str) -> str | None:
         """Return the label of the option that an answer states; None if it states none."""
         if self.form is None or not self.form.labels(state):
             return None
-        return self.form.stated(state, answer)
+        return self.form.stated_label(state, answer)
 
     def _rate(self, key: InstanceKey, state: output.RequestState, label: str | None) -> None:
         """Store 1 if the stated option is right, else 0; do nothing if the question has no options.
@@ -490,7 +492,7 @@ class Readability(Part):
         if label is not None:
             self.with_option.add(key)
 
-    def counted(self, instances: Instances) -> Instances:
+    def with_own_counts(self, instances: Instances) -> Instances:
         """Return the counts of instances with the counts of this part added.
 
         An answer counts as identical if the same answer was also given to another question.
@@ -523,7 +525,7 @@ class Readability(Part):
         texts = {}
         for name, keys in self.signs.items():
             if keys:
-                texts[name] = f"{len(keys)} of {self.answered} answers"
+                texts[name] = f"{len(keys)} of {self.answered_prompts} answers"
         return texts
 
     def _notes_on_reading(self, plan: Plan) -> Iterator[Note]:
@@ -543,7 +545,7 @@ class Readability(Part):
                 with_option = len(self.signs["unparsed"] & self.with_option)
                 text += (
                     f"; {with_option} of them state one option in other words or signs, "
-                    f"which {EXACT_MATCH}{LENIENT} reads"
+                    f"which {EXACT_MATCH}{LENIENT_SUFFIX} reads"
                 )
             yield Note(Importance.INCOMPLETE, text)
         if "thinking_unfinished" in counts:
@@ -561,7 +563,7 @@ class Readability(Part):
 
     def _notes_on_content(self, plan: Plan, instances: Instances) -> Iterator[Note]:
         """Yield notes on repeated answers, refusals, and thinking that was removed."""
-        answered = self.answered
+        answered = self.answered_prompts
         counts = self._texts_of_counts()
         if answered >= _MIN_ANSWERS and instances.identical / answered > MAX_IDENTICAL:
             text = (
@@ -593,10 +595,10 @@ class Readability(Part):
 def _notes_on_lenient_scores(scores: Mapping[str, Score]) -> Iterator[Note]:
     """Yield a note on each lenient score that differs from HELM's own score."""
     for label, score in scores.items():
-        if score.metric != EXACT_MATCH + LENIENT:
+        if score.metric != EXACT_MATCH + LENIENT_SUFFIX:
             continue
         # The label of HELM's own score is the same label without the suffix.
-        helm_score = scores.get(label.replace(LENIENT, "", 1))
+        helm_score = scores.get(label.replace(LENIENT_SUFFIX, "", 1))
         if helm_score is None or helm_score.value == score.value:
             continue
         gap = formats.score(score.value - helm_score.value, sign="+")

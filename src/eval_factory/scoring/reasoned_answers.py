@@ -14,7 +14,7 @@ from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Case, medcalc_by_calculator
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.medcalc_values import reader_of
+from eval_factory.scoring.medcalc_values import value_reader_of
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.readability import AnswerForm, right_answers
@@ -35,20 +35,24 @@ def is_reasoned(plan: Plan) -> bool:
 class ReasonedForm(AnswerForm):
     """The form of a reasoned answer that ends with the letter of an option."""
 
-    def stated(self, state: output.RequestState, answer: str) -> str | None:
+    def stated_label(self, state: output.RequestState, answer: str) -> str | None:
         """Return the option that the last line states.
 
         If the last line states no option, return the option that the complete answer states. Return
         None if the complete answer states no option.
         """
-        return super().stated(state, stated_at_end(answer)) or super().stated(state, answer)
+        return super().stated_label(state, stated_at_end(answer)) or super().stated_label(
+            state, answer
+        )
 
 
 @dataclass(frozen=True)
 class ReasonedValue(AnswerForm):
     """The form of a reasoned answer that ends with the value of a medical calculation."""
 
-    def rated(self, state: output.RequestState, answer: str) -> tuple[str, bool] | None:
+    def option_and_rightness(
+        self, state: output.RequestState, answer: str
+    ) -> tuple[str, bool] | None:
         """Return the last line, and True if its value lies within the benchmark's tolerance.
 
         Return None if no value can be read in the last line.
@@ -62,7 +66,7 @@ class ReasonedValue(AnswerForm):
             helm=None,  # there is no value of HELM to correct: the last line alone is rated here
             extra=extra,
         )
-        read_value = reader_of(case.prompt, extra.get("category"), gold)
+        read_value = value_reader_of(case.prompt, extra.get("category"), gold)
         if read_value(case.completion) is None:
             return None
         return case.completion, medcalc_by_calculator(case) >= 1.0
@@ -81,14 +85,17 @@ def reasoned_form(form: AnswerForm | None) -> AnswerForm | None:
         kind = ReasonedValue
     reasoned = kind(_ABOUT, reads=form.reads, labels=form.labels)
     # A reasoned answer is readable if `rated` finds an option or a value in the answer.
-    return replace(reasoned, reads=lambda state, answer: reasoned.rated(state, answer) is not None)
+    return replace(
+        reasoned,
+        reads=lambda state, answer: reasoned.option_and_rightness(state, answer) is not None,
+    )
 
 
 def with_reasoned_metrics(plan: Plan, metrics: list[MetricValues]) -> list[MetricValues]:
     """Return the metrics; if answers contain reasoning, also a new metric for each main metric.
 
     The task's main metric occurs once for each split and perturbation. The new metrics have no
-    values yet; `fill_in` adds the values after all answers were seen.
+    values yet; `fill_in_reasoned_metrics` adds the values after all answers were seen.
     """
     main = plan.evaluation.task.helm.main_metric
     if not is_reasoned(plan) or main is None:
@@ -105,7 +112,7 @@ def with_reasoned_metrics(plan: Plan, metrics: list[MetricValues]) -> list[Metri
     return [*metrics, *new_metrics]
 
 
-def fill_in(metrics: Sequence[MetricValues], answers: RightAnswers) -> None:
+def fill_in_reasoned_metrics(metrics: Sequence[MetricValues], answers: RightAnswers) -> None:
     """Fill in the values of the metrics that `with_reasoned_metrics` added.
 
     The value is 1 for a right answer, and 0 for an answer that is wrong or cannot be read.
@@ -134,7 +141,7 @@ class ReasonedValues(Part):
         This is done in the first phase, because later phases use the values.
         """
         if self.answers.reasoned_form is not None:
-            fill_in([*draft.metrics, *self.other_orders], self.answers)
+            fill_in_reasoned_metrics([*draft.metrics, *self.other_orders], self.answers)
 
 
 def label_with_reasoning(draft: Draft) -> str:

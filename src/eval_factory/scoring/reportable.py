@@ -18,7 +18,7 @@ from eval_factory.core.results import (
     JudgeCounts,
     TaskResult,
 )
-from eval_factory.scoring.model_names import what_was_stated
+from eval_factory.scoring.model_names import sentence_on_stated_models
 
 if TYPE_CHECKING:
     from eval_factory.plan.run_plan import Plan
@@ -76,7 +76,7 @@ _STATE_AND_ADVICE = {
 """A dict from the kind of unreadable answers to (their description, advice for the user)."""
 
 
-def reasons_against(draft: Draft) -> tuple[str, ...]:
+def reasons_against_reporting(draft: Draft) -> tuple[str, ...]:
     """Return the reasons why the scores of a finished draft may not be reported, with advice.
 
     Low coverage and a missing main score are not included: `why_not_reportable` adds these two.
@@ -185,7 +185,8 @@ def other_model_reasons(
     for role, endpoint in endpoints.items():
         if endpoint.answers and endpoint.other_model / endpoint.answers > max_mismatch:
             reasons.append(
-                f"{what_was_stated(role, endpoint)}, and max_model_mismatch is {max_mismatch:g}\n"
+                f"{sentence_on_stated_models(role, endpoint)}, "
+                f"and max_model_mismatch is {max_mismatch:g}\n"
                 "  turn the gateway's fallback off and run again with --fresh (answers are kept); "
                 "extra.max_model_mismatch: 1 accepts another name of the same model"
             )

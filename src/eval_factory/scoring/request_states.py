@@ -51,7 +51,7 @@ def finish_reason_of(state: output.RequestState) -> str | None:
     return completion.finish_reason.get("reason")
 
 
-def text_of(state: output.RequestState) -> str:
+def answer_text_of(state: output.RequestState) -> str:
     """Return the text of the answer; an empty text if there is no answer."""
     completion = _completion_of(state)
     if completion is None:

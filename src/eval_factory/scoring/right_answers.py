@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from eval_factory.core.asked_again_records import BY_HELM, BY_READER, RightBy
 from eval_factory.helm import output
 from eval_factory.scoring.part import Part
-from eval_factory.scoring.readability import AnswerForm, option_read, right_answers
-from eval_factory.scoring.request_states import has_failed, text_of
+from eval_factory.scoring.readability import AnswerForm, option_that_helm_reads, right_answers
+from eval_factory.scoring.request_states import answer_text_of, has_failed
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.asking_forms import ABSTAIN, begins_not_to_know, says_not_to_know
 
@@ -60,20 +60,20 @@ class RightAnswers(Part):
         """
         if has_failed(state):
             return
-        answer = text_of(state)
+        answer = answer_text_of(state)
         _, _, perturbation = key  # for further askings, the name of the asking
         # ABSTAIN is the name of the askings that offer "I do not know".
         if perturbation == ABSTAIN and self._abstains(state, answer):
             self.not_to_know.add(key)
             return
         options = state.output_mapping or {}
-        label = option_read(answer, self.pattern)
+        label = option_that_helm_reads(answer, self.pattern)
         self.helm_matches[key] = stored_form(options.get(label, label))
         if self.form is None:
             return
         if not answer.strip() or not self.form.reads(state, answer):
             self.unread_by_helm.add(key)
-        rated = (self.reasoned_form or self.form).rated(state, answer)
+        rated = (self.reasoned_form or self.form).option_and_rightness(state, answer)
         if rated is not None:
             text, is_right = rated
             self.stated[key] = stored_form(text)
@@ -91,7 +91,7 @@ class RightAnswers(Part):
         form = self.reasoned_form or self.form
         if form is None or key in self.stated:
             return
-        rated = form.rated(state, reply)
+        rated = form.option_and_rightness(state, reply)
         if rated is not None:
             _, is_right = rated
             self.correctness_of_reply[key] = is_right
@@ -110,13 +110,13 @@ class RightAnswers(Part):
 
         If it finds none, return the text that HELM looks up among the labels.
         """
-        answer = text_of(state)
+        answer = answer_text_of(state)
         form = self.reasoned_form or self.form
         stated = None
         if form is not None:
-            stated = form.stated(state, answer)
+            stated = form.stated_label(state, answer)
         if stated is None:
-            return option_read(answer, self.pattern)
+            return option_that_helm_reads(answer, self.pattern)
         return stated
 
     def _abstains(self, state: output.RequestState, answer: str) -> bool:

@@ -34,7 +34,7 @@ from eval_factory.scoring.jury import MIN_DECISIONS, notes_on_length
 from eval_factory.scoring.model_families import same_family
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
-from eval_factory.scoring.request_states import has_failed, text_of
+from eval_factory.scoring.request_states import answer_text_of, has_failed
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
 from eval_factory.tasks.asking_forms import is_asked_again
 from eval_factory.tasks.rubric_case import (
@@ -99,7 +99,7 @@ class JudgedCase:
             return case_bounds(self.criteria, [_ANY_SHARE] * len(self.criteria))
         return case_bounds(self.criteria, [range_met(list(votes.values())) for votes in self.votes])
 
-    def lowest(self, tag: str | None = None) -> float:
+    def lowest_score(self, tag: str | None = None) -> float:
         """Return the lowest score that the case can have.
 
         Args:
@@ -211,7 +211,7 @@ def scores_by_tag(
     scores: dict[str, dict[str, dict[str, Score]]] = defaultdict(dict)
     for tag, case_scores in sorted(by_tag.items()):
         field_name, value = field_of(tag)
-        lowest = {key: cases[key].lowest(tag) for key in case_scores}
+        lowest = {key: cases[key].lowest_score(tag) for key in case_scores}
         score_of_tag = mean_score(replace(metric, lowest=lowest), case_scores)
         scores[field_name][value] = {metric.label: clipped(score_of_tag)}
     return dict(scores)
@@ -369,7 +369,7 @@ class RubricTally(Part):
         if has_failed(state):
             self.cases[key] = JudgedCase(criteria, votes=None, tags=tags)
             return
-        self.lengths[key] = len(text_of(state))
+        self.lengths[key] = len(answer_text_of(state))
         votes = decisions_of(state.annotations, self.judges, len(criteria))
         self.cases[key] = JudgedCase(criteria, votes=tuple(votes), tags=tags)
         # for each criterion, HELM's records of the decisions, by judge
@@ -413,7 +413,7 @@ class RubricTally(Part):
         """
         metrics = [metric for metric in draft.metrics if metric.name == self.metric]
         for metric in metrics:
-            metric.lowest = {key: case.lowest() for key, case in self.cases.items()}
+            metric.lowest = {key: case.lowest_score() for key, case in self.cases.items()}
         if self.metric == PROFESSIONAL_METRIC:
             draft.metrics += map(self._length_adjusted, metrics)
 
@@ -576,7 +576,7 @@ class RubricTally(Part):
             lines.append(line)
         return tuple(lines)
 
-    def fields_of(self, key: InstanceKey) -> dict[str, str]:
+    def tag_fields_of(self, key: InstanceKey) -> dict[str, str]:
         """Return a dict from field to value of the case's tags; commas join several values."""
         fields: dict[str, str] = {}
         for name, value in map(field_of, self.cases[key].tags):

@@ -92,7 +92,7 @@ class RubricCorrection(Part):
         points_given = [given for given, _ in cases.values()]
         points_possible = [possible for _, possible in cases.values()]
         clusters = [_source_of(key, draft) for key in cases]
-        lowest = statistics.fmean(self.rubric.cases[key].lowest() for key in cases)
+        lowest = statistics.fmean(self.rubric.cases[key].lowest_score() for key in cases)
         points_of_cases = CasePoints(points_given, points_possible, clusters, lowest)
         labels = Labels(self.passport.pairs, self.passport.items)
         corrected = corrected_score(points_of_cases, labels, weights, self._votes(draft))
@@ -181,7 +181,7 @@ class RubricCorrection(Part):
         for case in self.rubric.cases.values():
             if positive_points(case.criteria):
                 points_possible = _points_possible(case)
-                extremes.append(corrected.of_case(case.lowest(), points_possible))
+                extremes.append(corrected.of_case(case.lowest_score(), points_possible))
                 extremes.append(corrected.of_case(1.0, points_possible))  # 1: the highest score
         return min(extremes), max(extremes)
 

@@ -23,7 +23,7 @@ _WORST = ".worst"
 
 In such a metric, the value of an instance is the lowest value of its original and perturbed forms.
 """
-ORIGINAL = ".original"
+ORIGINAL_SUFFIX = ".original"
 """The suffix of the perturbation of a metric with the values before the perturbation."""
 
 
@@ -114,7 +114,9 @@ def is_derived(metric: MetricValues) -> bool:
 
     This applies to metrics of worst cases, and to metrics of instances before a perturbation.
     """
-    return metric.perturbation is not None and metric.perturbation.endswith((_WORST, ORIGINAL))
+    return metric.perturbation is not None and metric.perturbation.endswith(
+        (_WORST, ORIGINAL_SUFFIX)
+    )
 
 
 def _family_of(metric: MetricValues) -> str:
@@ -122,7 +124,7 @@ def _family_of(metric: MetricValues) -> str:
 
     A single perturbation is its own family.
     """
-    return str(metric.perturbation).removesuffix(_WORST).removesuffix(ORIGINAL)
+    return str(metric.perturbation).removesuffix(_WORST).removesuffix(ORIGINAL_SUFFIX)
 
 
 def _add_derived_values(
@@ -145,7 +147,7 @@ def _add_derived_values(
     if not is_derived(metric):
         return
     family = _family_of(metric)
-    only_original = str(metric.perturbation).endswith(ORIGINAL)
+    only_original = str(metric.perturbation).endswith(ORIGINAL_SUFFIX)
     perturbations = {None, *applied[family]}  # None: the original instances
     values: dict[InstanceKey, float] = {}
     for plain in metrics:

@@ -25,7 +25,7 @@ from eval_factory.helm import output
 from eval_factory.helm.criteria import ANNOTATION
 from eval_factory.helm.verdict_schemas import prompts_key
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.model_names import same_model, what_was_stated, who_answered
+from eval_factory.scoring.model_names import noun_for_role, same_model, sentence_on_stated_models
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.provenance import utc_of
@@ -51,7 +51,7 @@ def stated_model(answer: Any) -> str | None:
     return stated.strip() or None
 
 
-def sampling_of(body: Any) -> dict[str, Any]:
+def sampling_fields_of(body: Any) -> dict[str, Any]:
     """Return the fields of a request's body, without the model and the question.
 
     A response format is replaced by its type, because the hash of the prompts covers its schema.
@@ -152,7 +152,7 @@ class StatedModels(Part):
         # Requests that follow an answer, such as "Are you sure?", do not count: their settings may
         # differ.
         if not follows_an_answer(answer.request):
-            counts.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
+            counts.sampling[json.dumps(sampling_fields_of(answer.request), sort_keys=True)] += 1
         stated = stated_model(answer.response)
         if stated is not None:
             counts.stated_at[server][one_line(stated, MAX_MODEL)] += 1
@@ -236,7 +236,7 @@ def notes_on_models(
     """
     for role, endpoint in endpoints.items():
         if endpoint.other_model:
-            yield Note(Importance.DOUBTFUL, what_was_stated(role, endpoint))
+            yield Note(Importance.DOUBTFUL, sentence_on_stated_models(role, endpoint))
         if endpoint.days_of_asking >= FAR_APART_DAYS:
             period = (
                 f"asked over {endpoint.days_of_asking} days ({endpoint.first_answer} "
@@ -244,7 +244,7 @@ def notes_on_models(
             )
             yield Note(
                 Importance.DOUBTFUL,
-                f"{who_answered(role)} was {period}: its server may have changed models meanwhile",
+                f"{noun_for_role(role)} was {period}: its server may have changed models meanwhile",
             )
     evaluated = endpoints.get(MODEL_ROLE)
     judges_of_model: dict[str, list[str]] = {}  # model -> the judges that are this model

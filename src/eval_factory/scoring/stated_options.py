@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 
 EXACT_MATCH = "exact_match"  # the name of HELM's metric
-LENIENT = ".lenient"  # the suffix of the new metric's name
+LENIENT_SUFFIX = ".lenient"  # the suffix of the new metric's name
 
 
 def lenient_metrics(
@@ -27,7 +27,7 @@ def lenient_metrics(
             without an answer are absent. Their value in the new metric is 0, so that the bounds
             include these instances.
     """
-    name = EXACT_MATCH + LENIENT
+    name = EXACT_MATCH + LENIENT_SUFFIX
     lenient = []
     for metric in metrics:
         if metric.name != EXACT_MATCH or metric.perturbation is not None or not metric.values:

@@ -26,7 +26,7 @@ from eval_factory.helm.output import groups_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import request_states
 from eval_factory.scoring.agreement import Ratings
-from eval_factory.scoring.intervals import few_sources
+from eval_factory.scoring.intervals import note_on_few_sources
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.scores import InstanceKey
@@ -237,7 +237,7 @@ class Tally(Part):
         """Count an answer that is withheld, empty, cut off, or ended for an unknown reason."""
         if request_states.was_filtered(state):
             self.filtered.add(key)
-        elif not request_states.text_of(state).strip():
+        elif not request_states.answer_text_of(state).strip():
             self.empty.add(key)
         reason = request_states.finish_reason_of(state)
         kind = finish_reasons.kind_of(reason)
@@ -262,12 +262,12 @@ class Tally(Part):
         error = ""
         if state.result is not None and state.result.error:
             error = state.result.error
-        self.fail(key, error)
+        self.add_failure(key, error)
         if error.startswith(names.UNSCORABLE):
             self.unscorable[key] = error.removeprefix(names.UNSCORABLE), state.instance.split
         return True
 
-    def fail(self, key: InstanceKey, error: str) -> None:
+    def add_failure(self, key: InstanceKey, error: str) -> None:
         """Count an instance as failed, with this error message."""
         self.failed.add(key)
         self.causes.add(MODEL_ROLE, error)
@@ -280,7 +280,7 @@ class Tally(Part):
         )
 
     @property
-    def silent(self) -> set[InstanceKey]:
+    def silent_instances(self) -> set[InstanceKey]:
         """The instances whose answer is empty or was withheld by a content filter."""
         return self.empty | self.filtered
 
@@ -320,7 +320,7 @@ def notes_on_clusters(
         shared = f"the {count} instances come from {sources} sources ({rule.what})"
         dependent = "the intervals do not count instances of one source as independent"
         notes.append(Note(Importance.BACKGROUND, f"{shared}: {dependent}"))
-    few = few_sources(list(clusters.values()))
+    few = note_on_few_sources(list(clusters.values()))
     if few is not None:
         notes.append(Note(Importance.DOUBTFUL, f"{few} ({rule.what})"))
     if main is None or main.stats.design_effect is None:

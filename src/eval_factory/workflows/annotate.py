@@ -49,7 +49,12 @@ from eval_factory.report.page.instance_data import PageMedia
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import people_scores
 from eval_factory.scoring.intervals import design_effect, effective_clusters, lower_end
-from eval_factory.scoring.prediction_powered import MIN_RATED, Expected, half_width_of, needed_for
+from eval_factory.scoring.prediction_powered import (
+    MIN_RATED,
+    ExpectedFigures,
+    half_width_of,
+    ratings_needed_for,
+)
 from eval_factory.workflows.recollect import recollected, require_last_run_state
 from eval_factory.workflows.resume import write_result_state
 
@@ -387,7 +392,7 @@ class PlanBasis:
     metric: str
     # the expected figures of the people's scores; if people rated too few answers, the mean and the
     # standard deviation are those of the metric
-    expected: Expected
+    expected: ExpectedFigures
     # the width of the metric's scale; without a scale, the distance from the lowest score of an
     # answer to the highest
     span: float
@@ -420,7 +425,7 @@ def plan_lines(basis: PlanBasis, half_width: float | None) -> list[str]:
         correlations.append((max(0.0, basis.correlation), " (measured)"))
     rows = []
     for correlation, suffix in sorted(correlations):
-        needed = [needed_for(width, expected, correlation) for width in widths]
+        needed = [ratings_needed_for(width, expected, correlation) for width in widths]
         narrowest = half_width_of(expected.answers, expected, correlation)  # all answers are rated
         rows.append(
             [
@@ -485,7 +490,7 @@ def plan_basis(folder: Path) -> PlanBasis:
     lower_bound = lower_end(scores, lowest_scores, high) if lowest_scores else low
     bounds = (lower_bound, high)
     # The design effect says how much the sources increase the variance of the mean.
-    expected = Expected(
+    expected = ExpectedFigures(
         answers=len(scores),
         mean=figures.mean,
         stddev=figures.stddev,

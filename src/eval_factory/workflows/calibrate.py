@@ -47,7 +47,7 @@ from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import rated_items
 from eval_factory.scoring.judge_calibration import (
     BestJury,
-    Change,
+    QuestionChange,
     Steadiness,
     best_juries,
     calibration_of,
@@ -108,7 +108,7 @@ other settings are about the task of the run config, which a calibration does no
 Decisions = Sequence[float | None]
 # a judge's decisions on repeated questions: maps each kind of change to pairs (number of the item,
 # decision); an item's number is its index in the list of all items
-ChangedDecisions = Mapping[Change, Sequence[tuple[int, bool]]]
+ChangedDecisions = Mapping[QuestionChange, Sequence[tuple[int, bool]]]
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _judged_items(items: Sequence[LabelledItem], decisions: Decisions) -> list[L
 
 def _steadiness(
     items: Sequence[LabelledItem], decisions: Decisions, changed: ChangedDecisions
-) -> dict[Change, Steadiness]:
+) -> dict[QuestionChange, Steadiness]:
     """Return the steadiness of one judge: how often it decides as before after each kind of change.
 
     Args:
@@ -474,7 +474,7 @@ class _Case:
     # the numbers of the labelled items; the answer has one item for each criterion
     item_numbers: tuple[int, ...]
     conversation: str  # the id of the conversation
-    change: Change | None = None  # None: the judges are asked for the first time
+    change: QuestionChange | None = None  # None: the judges are asked for the first time
     sample: int | None = None  # for `Change.AGAIN`: the number of the repeat, from 1; else None
 
 
@@ -574,15 +574,15 @@ def _probes(cases: Sequence[_Case], count: int, *, asks_in_groups: bool) -> Iter
     in_drawing_order = sorted(cases, key=lambda case: hashlib.sha256(case.name.encode()).digest())
     for case in in_drawing_order[:count]:
         for sample in range(1, _UNCHANGED_REPEATS + 1):
-            yield _changed_case(case, Change.AGAIN, sample=sample)
-        yield _changed_case(case, Change.PADDED, suffix=_PADDING)
-        yield _changed_case(case, Change.PRAISED, suffix=_PRAISE)
+            yield _changed_case(case, QuestionChange.AGAIN, sample=sample)
+        yield _changed_case(case, QuestionChange.PADDED, suffix=_PADDING)
+        yield _changed_case(case, QuestionChange.PRAISED, suffix=_PRAISE)
         if asks_in_groups and len(case.item_numbers) > 1:
-            yield _changed_case(case, Change.REORDERED)
+            yield _changed_case(case, QuestionChange.REORDERED)
 
 
 def _changed_case(
-    case: _Case, change: Change, suffix: str = "", sample: int | None = None
+    case: _Case, change: QuestionChange, suffix: str = "", sample: int | None = None
 ) -> _Case:
     """Return the case with `suffix` added to its answer; for `REORDERED` with reversed criteria.
 
@@ -592,7 +592,7 @@ def _changed_case(
     if sample is not None:
         name += f"-{sample}"
     item_numbers = case.item_numbers
-    if change == Change.REORDERED:
+    if change == QuestionChange.REORDERED:
         item_numbers = tuple(reversed(item_numbers))
     return replace(
         case,
@@ -698,7 +698,7 @@ def _decisions_of(
     """Return the decisions on all items and on the repeated questions, both by judge."""
     by_name = {case.name: case for case in cases}
     decisions: dict[str, list[bool | None]] = {judge: [None] * item_count for judge in judges}
-    changed: dict[str, dict[Change, list[tuple[int, bool]]]] = {}
+    changed: dict[str, dict[QuestionChange, list[tuple[int, bool]]]] = {}
     for judge in judges:
         changed[judge] = defaultdict(list)
     for record in result.instances:

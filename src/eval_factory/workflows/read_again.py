@@ -15,7 +15,7 @@ from pathlib import Path
 
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.core.rundir import RunDir
-from eval_factory.reading import VERSION
+from eval_factory.reading import READER_VERSION
 from eval_factory.report.reader import StoredResult, load_result
 
 Load = Callable[[Path | str], StoredResult]
@@ -59,7 +59,7 @@ def _read_by_current_version(stored: StoredResult, stack: ExitStack) -> StoredRe
     from eval_factory.workflows.recollect import recollected  # imported late: the import is slow
 
     provenance = stored.result.provenance
-    if provenance.reader_version == VERSION or provenance.imported is not None:
+    if provenance.reader_version == READER_VERSION or provenance.imported is not None:
         return stored
     try:
         collected = stack.enter_context(recollected(RunDir(stored.folder), stored))

@@ -45,7 +45,7 @@ from eval_factory.workflows.import_results import is_imported
 from eval_factory.workflows.resume import LastRunState, read_last_run_state
 
 if TYPE_CHECKING:
-    from eval_factory.scoring.provenance import Remembered
+    from eval_factory.scoring.provenance import RememberedFacts
 
 COLLECTOR_FIELDS = (
     "eval_factory",
@@ -250,7 +250,7 @@ def _collect_again(
     """Collect the result of a run into the plan's folder, and compare the versions."""
     # imported late: these imports are slow
     from eval_factory.scoring.collect import collect
-    from eval_factory.scoring.provenance import installed_packages, run_files
+    from eval_factory.scoring.provenance import hashes_of_run_files, installed_packages
 
     old = stored.result.provenance
     remembered = _stored_facts(stored, plan)
@@ -277,7 +277,7 @@ def _collect_again(
     # The notes report other versions. The new result gets the stored versions, so that the two
     # results do not differ because of versions.
     collector_fields = {name: getattr(old, name) for name in COLLECTOR_FIELDS}
-    files = run_files(rundir, [rundir.root / name for name in state.runs])
+    files = hashes_of_run_files(rundir, [rundir.root / name for name in state.runs])
     provenance = replace(result.provenance, run_files=files, **collector_fields)
     result = replace(result, provenance=provenance)
     _write_recollected(rundir, plan, result)
@@ -317,9 +317,9 @@ def _write_recollected(rundir: RunDir, plan: Plan, result: TaskResult) -> None:
     )
 
 
-def _stored_facts(stored: StoredResult, plan: Plan) -> Remembered:
+def _stored_facts(stored: StoredResult, plan: Plan) -> RememberedFacts:
     """Return the facts about data and logs that only the stored result still has."""
-    from eval_factory.scoring.provenance import Remembered
+    from eval_factory.scoring.provenance import RememberedFacts
 
     cluster_by_id: dict[str, str] = {}
     cluster_rule = plan.evaluation.task.helm.cluster
@@ -330,7 +330,7 @@ def _stored_facts(stored: StoredResult, plan: Plan) -> Remembered:
             for instance in stored.result.instances:
                 if instance.cluster is not None:
                     cluster_by_id[instance.id] = instance.cluster
-    return Remembered(
+    return RememberedFacts(
         stored.result.provenance,
         notes=stored.result.validity.notes,
         sources=cluster_by_id,

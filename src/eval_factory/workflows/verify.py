@@ -28,7 +28,7 @@ from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.results import ImportedFrom, Provenance
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.core.safe_files import foreign_files, parse_json
-from eval_factory.reading import VERSION as READER_VERSION
+from eval_factory.reading import READER_VERSION
 from eval_factory.report.checksums import (
     ChecksumsError,
     digests_of,

@@ -26,7 +26,7 @@ from eval_factory.helm.verdict_schemas import criterion_templates
 from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.helm_plugin.rubric import criterion_judge
-from eval_factory.scoring.stated_models import sampling_of
+from eval_factory.scoring.stated_models import sampling_fields_of
 from facts import says
 from scripted_endpoint import ScriptedEndpoint
 
@@ -154,5 +154,5 @@ def test_where_the_endpoint_refuses_a_schema_it_is_asked_the_plain_way(tmp_path:
 
 def test_a_schema_stands_in_the_provenance_by_its_kind() -> None:
     body = {"model": "m", "messages": [], "n": 1, "response_format": {"type": "json_schema"}}
-    assert sampling_of(body) == {"n": 1, "response_format": "json_schema"}
-    assert sampling_of({"response_format": "b64_json"}) == {"response_format": "b64_json"}
+    assert sampling_fields_of(body) == {"n": 1, "response_format": "json_schema"}
+    assert sampling_fields_of({"response_format": "b64_json"}) == {"response_format": "b64_json"}

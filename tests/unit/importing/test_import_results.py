@@ -17,7 +17,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.importing import counting, imported_result
 from eval_factory.importing.sources import SourceError
 from eval_factory.importing.tables import Columns
-from eval_factory.reading import VERSION
+from eval_factory.reading import READER_VERSION
 from eval_factory.report.exports.inspect_logs import write_inspect_log
 from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult, load_result
@@ -318,7 +318,7 @@ def test_a_result_that_an_older_rule_read_is_compared_as_it_is(log: Path, tmp_pa
     imported(log, tmp_path / "b")
     file = RunDir(tmp_path / "b").evaluation_config
     text = file.read_text()
-    now = f"reader_version: {VERSION}"
+    now = f"reader_version: {READER_VERSION}"
     assert now in text
     file.write_text(text.replace(now, "reader_version: 1"))
     (comparison,) = compare([tmp_path / "a", tmp_path / "b"]).comparisons
@@ -474,12 +474,12 @@ def test_what_an_older_reader_read_is_no_finding(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
-        older.setattr(imported_result, "VERSION", VERSION - 1)
+        older.setattr(imported_result, "READER_VERSION", READER_VERSION - 1)
         older.setattr(counting, "stated_option", lambda *_: None)
         import_results(log, tmp_path / "out")
     verified = verify(tmp_path / "out")
     assert verified.findings == ()
-    assert any(str(VERSION - 1) in note for note in verified.notes)
+    assert any(str(READER_VERSION - 1) in note for note in verified.notes)
 
 
 @pytest.mark.parametrize("source", ["inspect", "harness", "ours"])

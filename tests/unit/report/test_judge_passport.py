@@ -18,9 +18,9 @@ from eval_factory.report.judge_passport import (
 from eval_factory.scoring.judge_calibration import (
     AgreementPart,
     Calibration,
-    Change,
     Figure,
     Figures,
+    QuestionChange,
     Steadiness,
 )
 from eval_factory.tasks.physician_labels import LabelledItems
@@ -166,8 +166,12 @@ LENIENT = Steadiness(80, Figure(0.25), Figure(0.2, 0.1, 0.3))
 
 
 def test_a_judge_that_can_be_moved_or_left_something_open_is_not_good() -> None:
-    steady = replace(passport(), steadiness={Change.AGAIN: STILL, Change.PADDED: STILL})
-    moved = replace(passport(), steadiness={Change.AGAIN: STILL, Change.PRAISED: LENIENT})
+    steady = replace(
+        passport(), steadiness={QuestionChange.AGAIN: STILL, QuestionChange.PADDED: STILL}
+    )
+    moved = replace(
+        passport(), steadiness={QuestionChange.AGAIN: STILL, QuestionChange.PRAISED: LENIENT}
+    )
     strict = replace(LENIENT, shift=Figure(-0.2, -0.3, -0.1))
     assert [one.grade for one in (steady, moved, replace(passport(), unjudged=1))] == [
         "good",
@@ -179,7 +183,7 @@ def test_a_judge_that_can_be_moved_or_left_something_open_is_not_good() -> None:
         " ".join(moved.verdict), "can be moved", "praise of itself added", "'met' 20.0 points more"
     )
     assert "20.0 points less often" in " ".join(
-        replace(moved, steadiness={Change.PADDED: strict}).verdict
+        replace(moved, steadiness={QuestionChange.PADDED: strict}).verdict
     )
     says(" ".join(replace(passport(), unjudged=1).verdict), "did not decide", "1 item")
     lines = passport_text(moved).splitlines()

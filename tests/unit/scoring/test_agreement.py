@@ -127,7 +127,7 @@ def test_raters_who_rated_different_parts() -> None:
         {"a": 3.0, "b": 3.0},
         {"a": 5.0},
     ]
-    found = agreement.agreement_among(units, FIVE)
+    found = agreement.agreement_among_raters(units, FIVE)
     assert found.n == 3
     assert found.icc == agreement.icc_agreement([[1, 2, 2], [4, 5, 3]])
     pairs = [(1, 2), (4, 5), (3, 3)], [(1, 2), (4, 3)], [(2, 2), (5, 3)]
@@ -138,7 +138,9 @@ def test_raters_who_rated_different_parts() -> None:
 
 
 def test_a_judge_with_the_mean_and_with_the_majority() -> None:
-    found = agreement.agreement_with([(5.0, [4.0, 5.0]), (2.0, [1.0]), (3.0, [3.0, 3.0])], FIVE)
+    found = agreement.agreement_of_judge_with_people(
+        [(5.0, [4.0, 5.0]), (2.0, [1.0]), (3.0, [3.0, 3.0])], FIVE
+    )
     assert found.n == 3
     pairs = [(5.0, 4.5), (2.0, 1.0), (3.0, 3.0)]
     assert (found.icc, found.weighted_kappa) == (
@@ -147,7 +149,7 @@ def test_a_judge_with_the_mean_and_with_the_majority() -> None:
     )
     # 4.5 is as near to 4, and takes the lower
     assert found.alpha == agreement.ordinal_alpha([(4, 3), (1, 0), (2, 2)])
-    yes_no = agreement.agreement_with(
+    yes_no = agreement.agreement_of_judge_with_people(
         [(1.0, [1.0, 1.0, 0.0]), (1.0, [0.0]), (0.0, [1.0, 0.0])], (0.0, 1.0)
     )
     assert yes_no.n == 2  # of the last one half say so

@@ -18,7 +18,7 @@ from eval_factory.scoring.confidence import (
     ConfidenceOfAnswers,
     area_under_risk,
     brier_parts,
-    groups_of,
+    groups_by_confidence,
     interval_of_error,
     probability_of,
     risk_at,
@@ -39,25 +39,28 @@ def drawn(count: int, gap: float, seed: int = 0) -> list[Answer]:
 
 def test_groups_hold_equally_many_and_never_part_equal_confidences() -> None:
     whole = answers(*((number / 100, 1.0) for number in range(100)))
-    assert [len(group) for group in groups_of(whole)] == [10] * 10
-    assert len(groups_of(answers(*[(0.9, 1.0)] * 50))) == 1
+    assert [len(group) for group in groups_by_confidence(whole)] == [10] * 10
+    assert len(groups_by_confidence(answers(*[(0.9, 1.0)] * 50))) == 1
     few = answers(*[(0.1, 0.0)] * 2, *[(0.9, 1.0)] * 40)
-    assert sum(map(len, groups_of(few))) == 42
-    for group in groups_of(drawn(200, 0.0)):
+    assert sum(map(len, groups_by_confidence(few))) == 42
+    for group in groups_by_confidence(drawn(200, 0.0)):
         assert len({one.confidence for one in group}) == 1
-    assert min(map(len, groups_of(answers(*((number / 17, 1.0) for number in range(17)))))) >= 5
+    assert (
+        min(map(len, groups_by_confidence(answers(*((number / 17, 1.0) for number in range(17))))))
+        >= 5
+    )
 
 
 def test_the_squared_error_is_that_of_pairs_in_a_group() -> None:
     """The mean over pairs of different answers of the product of their gaps: what J. Broecker's estimate is."""
-    for group in groups_of(drawn(120, 0.2)):
+    for group in groups_by_confidence(drawn(120, 0.2)):
         gaps = [one.confidence - one.right for one in group]
         pairs = [a * b for (i, a), (j, b) in product(enumerate(gaps), enumerate(gaps)) if i != j]
         assert squared_error([group]) == pytest.approx(statistics.fmean(pairs))
 
 
 def test_the_estimate_has_no_bias_where_the_plain_one_has() -> None:
-    samples = [groups_of(drawn(60, 0.0, seed)) for seed in range(300)]
+    samples = [groups_by_confidence(drawn(60, 0.0, seed)) for seed in range(300)]
     plain = statistics.fmean(
         sum(
             len(group) * statistics.fmean(one.confidence - one.right for one in group) ** 2
@@ -76,11 +79,12 @@ def test_the_interval_holds_a_true_error_and_is_no_point_at_the_ceiling() -> Non
     held = sum(
         low <= 0.2 <= high
         for low, high in (
-            interval_of_error(groups_of(drawn(150, 0.2, seed)), 200) for seed in range(60)
+            interval_of_error(groups_by_confidence(drawn(150, 0.2, seed)), 200)
+            for seed in range(60)
         )
     )
     assert held >= 52
-    low, high = interval_of_error(groups_of(answers(*[(0.95, 1.0)] * 100)))
+    low, high = interval_of_error(groups_by_confidence(answers(*[(0.95, 1.0)] * 100)))
     assert low < 0.05 < high
 
 
@@ -90,7 +94,9 @@ def test_an_interval_of_sources_that_are_right_or_wrong_as_one_is_wider() -> Non
     shared = [one._replace(source=number // 5) for number, one in enumerate(alone)]
     widths = [
         high - low
-        for low, high in (interval_of_error(groups_of(sample)) for sample in (alone, shared))
+        for low, high in (
+            interval_of_error(groups_by_confidence(sample)) for sample in (alone, shared)
+        )
     ]
     assert widths[1] > 1.7 * widths[0]
 
@@ -101,13 +107,13 @@ def test_no_resolution_is_none_in_the_mean() -> None:
     found = []
     for _ in range(200):
         sample = answers(*((number / 100, float(chance.random() < 0.5)) for number in range(100)))
-        found.append(brier_parts(groups_of(sample))[1])
+        found.append(brier_parts(groups_by_confidence(sample))[1])
     assert statistics.fmean(found) < 0.013, "the plain one is 0.0225"
 
 
 def test_the_parts_of_the_brier_score_give_it() -> None:
     sample = drawn(2000, 0.1)
-    reliability, resolution, uncertainty = brier_parts(groups_of(sample))
+    reliability, resolution, uncertainty = brier_parts(groups_by_confidence(sample))
     brier = statistics.fmean((one.confidence - one.right) ** 2 for one in sample)
     assert reliability - resolution + uncertainty == pytest.approx(brier, abs=0.002)
     assert reliability == pytest.approx(0.01, abs=0.006)
@@ -225,10 +231,10 @@ def test_log_probabilities_are_those_of_the_label_or_of_the_whole_answer() -> No
 
 def test_a_rare_level_is_a_group_of_its_own() -> None:
     stated = [(0.7, 1.0)] * 92 + [(0.9, 1.0)] * 90 + [(0.99, 0.0)] * 18
-    assert [len(group) for group in groups_of(answers(*stated))] == [92, 90, 18]
-    assert [len(group) for group in groups_of(answers(*stated[:-14]))] == [92, 94]
+    assert [len(group) for group in groups_by_confidence(answers(*stated))] == [92, 90, 18]
+    assert [len(group) for group in groups_by_confidence(answers(*stated[:-14]))] == [92, 94]
     first_rare = [(0.1, 1.0)] * 2 + [(0.7, 1.0)] * 30
-    assert [len(group) for group in groups_of(answers(*first_rare))] == [32]
+    assert [len(group) for group in groups_by_confidence(answers(*first_rare))] == [32]
 
 
 def test_levels_of_shared_sources_err_together() -> None:
@@ -241,6 +247,6 @@ def test_levels_of_shared_sources_err_together() -> None:
     shared = [one._replace(source=number // 5) for number, one in enumerate(alone)]
     widths = []
     for sample in (alone, shared):
-        low, high = interval_of_error(groups_of(sample))
+        low, high = interval_of_error(groups_by_confidence(sample))
         widths.append(high - low)
     assert widths[1] > 1.3 * widths[0]

@@ -25,7 +25,7 @@ from eval_factory.scoring.groups import (
     p_value_of_difference,
     scores_by_group,
 )
-from eval_factory.scoring.intervals import holm
+from eval_factory.scoring.intervals import holm_corrected
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.permutation import permutation_p
 from eval_factory.scoring.scores import InstanceKey, MetricValues
@@ -183,7 +183,7 @@ def test_holm_is_statsmodels(p_values: list[float]) -> None:
     # statsmodels calls it each time, which takes as long as all of the rest
     with patch("gc.collect"):
         expected = list(multipletests(p_values, method="holm")[1])
-    assert holm(p_values) == near(expected)
+    assert holm_corrected(p_values) == near(expected)
 
 
 def keys(first: int, end: int) -> list[InstanceKey]:

@@ -25,11 +25,11 @@ from eval_factory.scoring.intervals import (
     describe,
     design_effect,
     effective_clusters,
-    few_sources,
     interval_of_equal_values,
     interval_of_mean,
     lower_end,
     mean_and_variance,
+    note_on_few_sources,
     percentile,
     student_t,
     t_quantile,
@@ -322,7 +322,7 @@ def test_cases_with_a_lowest_value_of_their_own() -> None:
     ],
 )
 def test_few_sources_are_said(clusters: str, said: str | None) -> None:
-    assert few_sources(clusters) == said
+    assert note_on_few_sources(clusters) == said
 
 
 def test_the_nearest_rank_is_the_first_that_so_many_do_not_exceed() -> None:

@@ -24,7 +24,7 @@ from eval_factory.scoring.judge_calibration import (
     agreement_of,
     calibration_of,
     partial_pooling,
-    pooled,
+    with_pooled_figures,
 )
 from eval_factory.tasks.physician_labels import LabelledItem, read_labels
 from known import there
@@ -234,7 +234,7 @@ def test_categories_are_pooled_where_three_have_figures() -> None:
         "c": a_part(0.02, 0.05),
         "d": a_part(0.9, 0.1, judge=False),
     }
-    found = pooled(parts)
+    found = with_pooled_figures(parts)
     assert found["d"] == parts["d"], "it is too small for a figure"
     one = found["b"].judge
     assert one is not None
@@ -245,7 +245,7 @@ def test_categories_are_pooled_where_three_have_figures() -> None:
     assert one.bias.value == pytest.approx(expected[0])
     assert one.bias.ci_low == pytest.approx(expected[0] - 1.959964 * expected[1])
     two = {name: parts[name] for name in ("a", "b", "d")}
-    assert pooled(two) == two
+    assert with_pooled_figures(two) == two
 
 
 def test_a_category_below_ten_items_has_its_count_alone() -> None:

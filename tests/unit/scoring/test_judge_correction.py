@@ -24,7 +24,7 @@ from eval_factory.scoring.judge_correction import (
     share_met_differs,
     weights_of,
 )
-from eval_factory.scoring.latent_class import MIN_DOUBLE, expanded_ends, judge_rates
+from eval_factory.scoring.latent_class import MIN_DOUBLE, judge_rates, widened_percentile_interval
 from eval_factory.tasks.physician_labels import LabelledItems, LabelledPairs
 from facts import says
 from known import near
@@ -414,9 +414,9 @@ def test_the_levels_are_those_of_the_fewer_sources_of_run_and_labels(
 
     def spy(values: Any, of_units: float) -> Any:
         units.append(of_units)
-        return expanded_ends(values, of_units)
+        return widened_percentile_interval(values, of_units)
 
-    monkeypatch.setattr(judge_correction, "expanded_ends", spy)
+    monkeypatch.setattr(judge_correction, "widened_percentile_interval", spy)
     items = double_labelled(60, 9, 1)
     by_truth(judged([0.4, 0.6] * 30, clusters=[at // 6 for at in range(60)]), items)
     by_truth(judged([0.4, 0.6] * 300), items)

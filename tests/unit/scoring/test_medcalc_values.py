@@ -10,7 +10,7 @@ from eval_factory.scoring.medcalc_values import (
     date_in,
     days_in,
     number_in,
-    reader_of,
+    value_reader_of,
     whole_number_in,
 )
 from known import there
@@ -245,6 +245,6 @@ def test_weeks_and_days_are_days() -> None:
 def test_the_calculator_says_how_an_answer_is_read(
     question: str, category: str, gold: str, reader: object
 ) -> None:
-    assert reader_of(PROMPT.format(question), category, gold) is reader
+    assert value_reader_of(PROMPT.format(question), category, gold) is reader
     about_another = f"Patient note: Question: {WELLS_SCORE}?\n\nQuestion: What is the patient's HEART score?\n\n"
-    assert reader_of(about_another, "risk", "4") is whole_number_in
+    assert value_reader_of(about_another, "risk", "4") is whole_number_in

@@ -16,7 +16,7 @@ from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 
 from eval_factory.scoring import paired
-from eval_factory.scoring.intervals import holm
+from eval_factory.scoring.intervals import holm_corrected
 from eval_factory.scoring.paired import (
     equivalence,
     mcnemar_mde,
@@ -31,13 +31,13 @@ from known import ends, near
 
 
 def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
-    assert holm([0.03, 0.01], count_missing=True) == pytest.approx([0.03, 0.02])
-    assert holm([0.03, None, 0.01], count_missing=True) == [
+    assert holm_corrected([0.03, 0.01], count_missing=True) == pytest.approx([0.03, 0.02])
+    assert holm_corrected([0.03, None, 0.01], count_missing=True) == [
         pytest.approx(0.06),
         None,
         pytest.approx(0.03),
     ]
-    assert holm([], count_missing=True) == []
+    assert holm_corrected([], count_missing=True) == []
 
 
 @pytest.mark.parametrize(

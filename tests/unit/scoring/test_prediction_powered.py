@@ -16,8 +16,8 @@ from scipy import stats
 from eval_factory.scoring.intervals import design_effect, effective_clusters
 from eval_factory.scoring.prediction_powered import (
     MIN_RATED,
-    Corrected,
-    Expected,
+    CorrectedMean,
+    ExpectedFigures,
     Stratum,
     TooFewRatedError,
     TooFewSourcesError,
@@ -25,7 +25,7 @@ from eval_factory.scoring.prediction_powered import (
     corrected_mean,
     half_width_of,
     merge_small,
-    needed_for,
+    ratings_needed_for,
     tuned_power,
 )
 from known import near, there
@@ -219,7 +219,7 @@ def test_an_interval_stays_on_its_scale_and_is_never_nothing() -> None:
 
 def bias(
     pairs: Sequence[tuple[float, float]], judged: Sequence[float], scale: tuple[float, float]
-) -> Corrected:
+) -> CorrectedMean:
     return bias_of_judge([Stratum(judged, pairs)], scale)
 
 
@@ -285,21 +285,21 @@ def test_small_strata_are_put_to_a_neighbour(
 
 
 def test_what_is_needed_for_a_width_gives_it() -> None:
-    expected = Expected(1000, 3.0, 1.0, WIDE)
+    expected = ExpectedFigures(1000, 3.0, 1.0, WIDE)
     for correlation in (0.0, 0.6, 0.9):
-        rated = there(needed_for(0.15, expected, correlation))
+        rated = there(ratings_needed_for(0.15, expected, correlation))
         assert (
             half_width_of(rated, expected, correlation)
             <= 0.15
             < half_width_of(rated - 1, expected, correlation)
         )
-    assert needed_for(0.05, expected, 0.9) is None  # other questions alone make it wider
-    assert needed_for(half_width_of(1000, expected, 0.9), expected, 0.9) == 1000
-    assert needed_for(2.2, expected, 1.0) == MIN_RATED
-    assert needed_for(9.0, replace(expected, answers=12), 0.5) == 12
-    assert needed_for(0.15, replace(expected, design_effect=6.0), 0.6) is None
+    assert ratings_needed_for(0.05, expected, 0.9) is None  # other questions alone make it wider
+    assert ratings_needed_for(half_width_of(1000, expected, 0.9), expected, 0.9) == 1000
+    assert ratings_needed_for(2.2, expected, 1.0) == MIN_RATED
+    assert ratings_needed_for(9.0, replace(expected, answers=12), 0.5) == 12
+    assert ratings_needed_for(0.15, replace(expected, design_effect=6.0), 0.6) is None
     # fewer than two effective sources
-    assert needed_for(9.0, replace(expected, sharing=501.0), 0.6) is None
+    assert ratings_needed_for(9.0, replace(expected, sharing=501.0), 0.6) is None
     # just two
     assert half_width_of(20, replace(expected, answers=39, sharing=19.0), 0.6) < math.inf
 
@@ -307,7 +307,7 @@ def test_what_is_needed_for_a_width_gives_it() -> None:
 def test_its_half_width_is_the_intervals() -> None:
     stratum, people, judge, _ = drawn(1000, 200)
     found = corrected_mean([stratum], WIDE)
-    expected = Expected(1000, found.value, statistics.stdev(people), WIDE)
+    expected = ExpectedFigures(1000, found.value, statistics.stdev(people), WIDE)
     half = half_width_of(200, expected, statistics.correlation(people.tolist(), judge.tolist()))
     assert half == near((found.high - found.low) / 2)
     ones = [1.0] * 20 + [0.0] * 10
@@ -317,7 +317,7 @@ def test_its_half_width_is_the_intervals() -> None:
     )
     effect = design_effect(ones, (0.0, 1.0), sources)
     half = half_width_of(
-        30, Expected(30, 2 / 3, statistics.stdev(ones), (0.0, 1.0), effect, sharing=3.0), 1.0
+        30, ExpectedFigures(30, 2 / 3, statistics.stdev(ones), (0.0, 1.0), effect, sharing=3.0), 1.0
     )
     assert half == near((found.high - found.low) / 2)
 
@@ -338,5 +338,5 @@ def test_a_plan_says_how_wide_intervals_will_be(share: float, size: int, rated: 
         widths.append(high - low)
     stddev = math.sqrt(share * (1 - share))
     effect = statistics.fmean(effects)
-    half = half_width_of(rated, Expected(300, share, stddev, (0.0, 1.0), effect, size), 0.0)
+    half = half_width_of(rated, ExpectedFigures(300, share, stddev, (0.0, 1.0), effect, size), 0.0)
     assert half == near(statistics.fmean(widths) / 2, rel=0.1)

@@ -87,7 +87,7 @@ def test_helms_files_and_the_cache_are_named_and_nothing_else(tmp_path: Path) ->
         rundir.helm / "other.json",
     ):
         path.write_text("{}", "utf-8")
-    found = provenance.run_files(rundir, [run])
+    found = provenance.hashes_of_run_files(rundir, [run])
     of_the_run = ("run_spec", "scenario", "scenario_state", "stats", "per_instance_stats")
     files = [*(run / f"{name}.json" for name in of_the_run), *kept, rundir.cache_db]
     hashes = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
@@ -165,9 +165,9 @@ def test_data_that_are_not_here_keep_their_hashes() -> None:
         "hub:x/z": "4",
         "hub:new": "7",
     }
-    found = provenance.Remembered(replace(PROVENANCE, dataset_files=stored))
+    found = provenance.RememberedFacts(replace(PROVENANCE, dataset_files=stored))
     for now, expected, unread in ((made, {**stored, **seen}, 3), (stored, stored, 0)):
-        completed = found.completed(plan(), replace(PROVENANCE, dataset_files=now))
+        completed = found.complete_record(plan(), replace(PROVENANCE, dataset_files=now))
         assert (completed.dataset_files, found.unread) == (expected, unread)
 
 
@@ -177,12 +177,12 @@ def test_hashes_revisions_and_times_are_the_stored_ones(tmp_path: Path) -> None:
     name = "scenarios/pubmed_qa/data/test_set.json"
     (digest,) = [str(file.sha256) for file in load_sources().tasks["pubmed_qa"].files]
     then = replace(PROVENANCE, dataset_files={name: digest}, started_at="s", ended_at="e")
-    found = provenance.Remembered(then)
+    found = provenance.RememberedFacts(then)
     now = replace(PROVENANCE, dataset_files={})
-    made = found.completed(here, now)
+    made = found.complete_record(here, now)
     assert (made.dataset_files, set(made.dataset_revisions)) == ({name: digest}, {name})
     assert (made.started_at, made.ended_at, found.unread) == ("s", "e", 1)
-    told = provenance.Remembered(then).completed(
+    told = provenance.RememberedFacts(then).complete_record(
         here, replace(now, started_at="t", ended_at=None, dataset_files={name: "x"})
     )
     assert (told.started_at, told.ended_at, told.dataset_files, told.dataset_revisions) == (

@@ -22,7 +22,7 @@ from eval_factory.scoring.readability import (
     empty_answer_is_right,
     part_read,
 )
-from eval_factory.scoring.reportable import Unreadable, reasons_against
+from eval_factory.scoring.reportable import Unreadable, reasons_against_reporting
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.framework import HelmEntry, load_framework
 from facts import says
@@ -240,7 +240,9 @@ def read(
 def counts(readability: Readability) -> dict[str, int]:
     """Those that are not 0."""
     nothing = Instances(requested=0, scored=0, failed=0, empty=0, truncated=0, filtered=0)
-    return {name: count for name, count in vars(readability.counted(nothing)).items() if count}
+    return {
+        name: count for name, count in vars(readability.with_own_counts(nothing)).items() if count
+    }
 
 
 @pytest.mark.parametrize(
@@ -348,7 +350,7 @@ def test_shares_are_of_the_answers_that_have_a_form() -> None:
     readability = read_all(LETTER, ("q1", "I think so."), ("q2", "Perhaps."), ("q3", "A"))
     readability.see(("id4", 0, None), answered(entry("gold"), None))
     readability.report(made)
-    (reason,) = reasons_against(made)
+    (reason,) = reasons_against_reporting(made)
     says(reason, "2 of 3")
     says(" ".join(made.notes.texts()), "2 of 3 answers")
 
@@ -516,7 +518,7 @@ def test_above_max_unreadable_cut_prompts_make_a_score_not_reportable(tokens: in
     readability.report(made)
     is_cut = tokens == 2050
     assert made.instances.prompt_truncated == is_cut
-    assert any("num_ctx" in reason for reason in reasons_against(made)) is is_cut
+    assert any("num_ctx" in reason for reason in reasons_against_reporting(made)) is is_cut
     assert any("num_ctx" in text for text in made.notes.texts()) is is_cut
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from eval_factory.helm import output
 from eval_factory.scoring.readability import AnswerForm
-from eval_factory.scoring.reasoned_answers import fill_in, reasoned_form
+from eval_factory.scoring.reasoned_answers import fill_in_reasoned_metrics, reasoned_form
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 
@@ -47,7 +47,7 @@ def state(answer: str, gold: str = "heart", **extra: Any) -> output.RequestState
 def test_the_last_line_decides_where_there_is_one(answer: str, is_right: bool) -> None:
     form = reasoned_form(LETTERS)
     assert form is not None
-    rated = form.rated(state(answer), answer)
+    rated = form.option_and_rightness(state(answer), answer)
     assert rated is not None
     assert rated[1] is is_right
     assert form.reads(state(answer), answer)
@@ -68,7 +68,7 @@ def test_a_value_is_right_within_the_benchmarks_limits(
     form = reasoned_form(VALUE)
     assert form is not None
     limits = {"category": "physical", "lower_limit": "21.0", "upper_limit": "23.3"}
-    assert form.rated(state(answer, "22.2", **limits), answer) == rated
+    assert form.option_and_rightness(state(answer, "22.2", **limits), answer) == rated
 
 
 def test_the_metric_counts_an_answer_that_no_rule_reads_as_wrong() -> None:
@@ -78,6 +78,6 @@ def test_the_metric_counts_an_answer_that_no_rule_reads_as_wrong() -> None:
         right.see(key, state(answer))
     helm = MetricValues("exact_match", "exact_match", 0.0, values=dict.fromkeys(keys, 0.0))
     reasoned = MetricValues("exact_match.reasoned", "exact_match.reasoned", None)
-    fill_in([helm, reasoned], right)
+    fill_in_reasoned_metrics([helm, reasoned], right)
     assert list(reasoned.values.values()) == [1.0, 0.0, 0.0]
     assert right.is_read_by_reader

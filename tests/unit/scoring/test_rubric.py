@@ -16,7 +16,7 @@ from eval_factory.helm.command import deployment_of
 from eval_factory.scoring import rubric
 from eval_factory.scoring.groups import Groups
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.reportable import reasons_against
+from eval_factory.scoring.reportable import reasons_against_reporting
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.rubric_case import Criterion
@@ -114,7 +114,12 @@ def test_the_least_score_of_a_case_and_of_its_criteria_with_a_tag() -> None:
         Criterion("fine", 2, ("c",)),
     )
     case = rubric.JudgedCase(criteria, None)
-    assert (case.lowest(), *(case.lowest(tag) for tag in "abc")) == (-1.0, -1.5, 0.0, 0.0)
+    assert (case.lowest_score(), *(case.lowest_score(tag) for tag in "abc")) == (
+        -1.0,
+        -1.5,
+        0.0,
+        0.0,
+    )
 
 
 def test_the_field_of_a_tag() -> None:
@@ -191,11 +196,11 @@ def state(name: str, *said: Said, failed: bool = False) -> output.RequestState:
 
 
 def test_tags_of_a_case_are_fields_of_it(two: rubric.RubricTally) -> None:
-    assert two.fields_of(key("x")) == {"theme": "care", "tag": "urgent"}
+    assert two.tag_fields_of(key("x")) == {"theme": "care", "tag": "urgent"}
     two.cases[key("x")] = replace(
         two.cases[key("x")], tags=("theme:care", "theme:fever", "one", "two")
     )
-    assert two.fields_of(key("x")) == {"theme": "care, fever", "tag": "one, two"}
+    assert two.tag_fields_of(key("x")) == {"theme": "care, fever", "tag": "one, two"}
 
 
 def tally_of(*judges: str) -> rubric.RubricTally:
@@ -294,7 +299,7 @@ def against(of: rubric.RubricTally, most: float) -> list[str]:
     found = draft(plan=plan({"config.params.extra.max_judge_failures": most}))
     of.count(found)
     of.report(found)
-    return list(reasons_against(found))
+    return list(reasons_against_reporting(found))
 
 
 def test_a_judge_that_leaves_too_much_makes_it_not_reportable(two: rubric.RubricTally) -> None:

@@ -17,7 +17,7 @@ from eval_factory.scoring.stated_models import (
     StatedModels,
     host_in,
     notes_on_models,
-    sampling_of,
+    sampling_fields_of,
     stated_model,
 )
 from facts import says
@@ -274,5 +274,5 @@ def test_the_model_that_an_answer_states_and_sampling_which_is_neither_model_nor
     for silent in ({}, {"model": None}, {"model": ["m"]}, {"model": "  "}, "text", None):
         assert stated_model(silent) is None
     body = {"model": "m", "messages": [1], "prompt": "p", "temperature": 0.0, "stop": ["\n"]}
-    assert sampling_of(body) == {"temperature": 0.0, "stop": ["\n"]}
-    assert sampling_of("text") == {}
+    assert sampling_fields_of(body) == {"temperature": 0.0, "stop": ["\n"]}
+    assert sampling_fields_of("text") == {}

@@ -357,7 +357,7 @@ def test_kinds_of_answers_are_told_apart(tmp_path: Path) -> None:
         {key(1), key(4)},
         {key(3), key(4)},
     )
-    assert (seen.filtered, seen.silent, seen.unjudged) == (
+    assert (seen.filtered, seen.silent_instances, seen.unjudged) == (
         {key(6)},
         {key(1), key(4), key(6)},
         set(),

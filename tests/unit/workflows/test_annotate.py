@@ -23,7 +23,11 @@ from eval_factory.plan.run_plan import make_plan
 from eval_factory.report.checksums import digests_of, read_checksums, write_checksums
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.intervals import design_effect
-from eval_factory.scoring.prediction_powered import Expected, half_width_of, needed_for
+from eval_factory.scoring.prediction_powered import (
+    ExpectedFigures,
+    half_width_of,
+    ratings_needed_for,
+)
 from eval_factory.workflows import annotate
 from eval_factory.workflows.annotate import (
     PlanBasis,
@@ -265,12 +269,12 @@ def test_an_altered_sheet_is_found_whoever_makes_the_checksums_again(
     assert {one.file for one in verify(folder.root).findings} == altered
 
 
-EXPECTED = Expected(1000, 3.0, 1.0, (1.0, 5.0))
+EXPECTED = ExpectedFigures(1000, 3.0, 1.0, (1.0, 5.0))
 KNOWN = PlanBasis("jury", EXPECTED, 4.0)
 
 
 def row_of(correlation: float, *widths: float) -> list[str]:
-    needed = [needed_for(width, EXPECTED, correlation) for width in widths]
+    needed = [ratings_needed_for(width, EXPECTED, correlation) for width in widths]
     least = formats.significant(half_width_of(1000, EXPECTED, correlation), 3)
     return [*("-" if one is None else str(one) for one in needed), "+/-", least]
 
@@ -302,7 +306,9 @@ def test_a_width_that_is_wanted_and_a_correlation_that_was_measured() -> None:
 
 def test_a_folder_before_and_after_ratings(folder: RunDir, tmp_path: Path) -> None:
     values = [is_right(one) for one in range(ANSWERS)]
-    expected = Expected(ANSWERS, statistics.fmean(values), statistics.stdev(values), (0.0, 1.0))
+    expected = ExpectedFigures(
+        ANSWERS, statistics.fmean(values), statistics.stdev(values), (0.0, 1.0)
+    )
     assert plan_basis(folder.root) == PlanBasis("exact_match", expected, 1.0)
     made = exported(folder, tmp_path / "sheet", raters=1)
     import_sheets(folder.root, [filled_in(made, "1", people_say)])

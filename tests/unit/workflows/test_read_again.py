@@ -14,7 +14,7 @@ from eval_factory import api
 from eval_factory.core.rundir import RunDir
 from eval_factory.monitor.course import measure, run_folders_of
 from eval_factory.monitor.panel import Limit
-from eval_factory.reading import VERSION
+from eval_factory.reading import READER_VERSION
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.read_again import Load, read_by_one_version
 
@@ -22,7 +22,7 @@ from eval_factory.workflows.read_again import Load, read_by_one_version
 def of_an_older_reader(folder: RunDir, copy: Path) -> Path:
     shutil.copytree(folder.root, copy, symlinks=True)
     for path in RunDir(copy).result_files:
-        path.write_text(path.read_text().replace(f"  reader_version: {VERSION}\n", ""))
+        path.write_text(path.read_text().replace(f"  reader_version: {READER_VERSION}\n", ""))
     assert load_result(copy).result.provenance.reader_version == 1
     return copy
 
@@ -32,9 +32,9 @@ def test_the_older_one_is_read_again_from_its_own_answers(folder: RunDir, tmp_pa
     with read_by_one_version([old, folder.root]) as load:
         again = load(old)
         assert again.folder == old
-        assert again.result.provenance.reader_version == VERSION
+        assert again.result.provenance.reader_version == READER_VERSION
         assert list(again.result.instances) == list(load_result(old).result.instances)
-        assert load(folder.root).result.provenance.reader_version == VERSION
+        assert load(folder.root).result.provenance.reader_version == READER_VERSION
 
 
 def test_without_its_answers_it_is_loaded_as_it_is_stored(folder: RunDir, tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_results_of_one_rule_are_loaded_as_they_are_stored(folder: RunDir, tmp_p
 
 def test_what_a_new_result_is_held_against_is_read_again(folder: RunDir, tmp_path: Path) -> None:
     old = of_an_older_reader(folder, tmp_path / "old")
-    with read_by_one_version([old], other_version=VERSION) as load:
-        assert load(old).result.provenance.reader_version == VERSION
+    with read_by_one_version([old], other_version=READER_VERSION) as load:
+        assert load(old).result.provenance.reader_version == READER_VERSION
 
 
 def test_a_gate_reads_the_older_one_again(folder: RunDir, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_gate_reads_the_older_one_again(folder: RunDir, tmp_path: Path) -> Non
     with patch("eval_factory.workflows.read_again.read_by_one_version", spied):
         found = api.gate(policy, [folder.root], [old])
     assert found.exit_code == 0
-    assert loaded == [VERSION, VERSION]
+    assert loaded == [READER_VERSION, READER_VERSION]
 
 
 def test_a_gate_compares_what_was_read_again(folder: RunDir, tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ def test_a_look_is_held_against_a_baseline_that_is_read_again(
     baseline = {"repeats": [{"folder": "baseline/1/1", "runs": [run]}]}
     folders = run_folders_of(panel, [baseline])
     assert folders == [old]
-    with read_by_one_version(folders, other_version=VERSION) as load:
+    with read_by_one_version(folders, other_version=READER_VERSION) as load:
         measured = measure(
             panel / "baseline/1/1/model", [Limit("pubmed_qa", "pubmed_qa", None, 0.1)], load
         )
-        assert load(old).result.provenance.reader_version == VERSION
+        assert load(old).result.provenance.reader_version == READER_VERSION
     assert len(measured.limits["pubmed_qa"]) == 4

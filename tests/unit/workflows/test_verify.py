@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory import __version__
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.reading import VERSION as READER
+from eval_factory.reading import READER_VERSION as READER
 from eval_factory.report.field_differences import ABSENT, Difference
 from eval_factory.scoring.methods import (
     STATISTICS_VERSION,
