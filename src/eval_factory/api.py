@@ -443,8 +443,8 @@ def calibrate(
     asking = work.AskingSettings(
         run_config=Path(judges_from),
         judges=judges,
-        to=passport_folder,
-        probes=work.PROBES if probes is None else probes,
+        folder=passport_folder,
+        probes=work.DEFAULT_PROBES if probes is None else probes,
     )
     with interruptible():
         return work.calibrate_by_asking(
@@ -462,7 +462,7 @@ def verify(folder: Path | str) -> Verified:
     from eval_factory.workflows.verify import verify as verify_folder
 
     # `verify_suite` is an argument because its module imports `workflows/verify.py`.
-    return verify_folder(Path(folder), suite=verify_suite)
+    return verify_folder(Path(folder), verify_suite=verify_suite)
 
 
 def reproduce(
@@ -543,9 +543,9 @@ def export_pages(
     screen: TextIO | None = None,
 ) -> Pages:
     """Write HELM's own web pages about output folders to files in a new or empty folder."""
-    from eval_factory.workflows.view import export
+    from eval_factory.workflows.view import write_pages
 
-    return export(
+    return write_pages(
         [*map(Path, as_tuple(folders))], Path(target), env=_env(env), screen=screen or io.StringIO()
     )
 
@@ -561,9 +561,9 @@ def served_pages(
 
     The pages are served on this machine. They can be opened at `address` inside the `with` block.
     """
-    from eval_factory.workflows.view import served
+    from eval_factory.workflows.view import serve_pages
 
-    return served(
+    return serve_pages(
         [*map(Path, as_tuple(folders))], port=port, env=_env(env), screen=screen or io.StringIO()
     )
 

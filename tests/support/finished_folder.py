@@ -15,7 +15,7 @@ from eval_factory.helm import names
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.workflows.evaluate import collect_and_report
 from eval_factory.workflows.helm_run import FinishedRun
-from eval_factory.workflows.prepare import prepare
+from eval_factory.workflows.prepare import prepare_output_folder
 from eval_factory.workflows.resume import DataRead
 from unit.scoring.test_collect import FOUR, state, write_run
 
@@ -37,7 +37,7 @@ def finished_folder(
     rundir.create()
     ctx = context(rundir)
     argv = ["helm-run", "--suite", "s"]
-    prepare(ctx, plan, argv, HelmRunSettings(), {}, fresh=False, debug=False)
+    prepare_output_folder(ctx, plan, argv, HelmRunSettings(), {}, fresh=False, debug=False)
     write_run(
         rundir.root / RUN,
         states=states or [state(i, "yes") for i in range(4)],

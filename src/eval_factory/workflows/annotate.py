@@ -550,7 +550,9 @@ def _scored_instances(result: TaskResult, metric: str, split: str | None) -> lis
     """
     scored = []
     for instance in result.instances:
-        is_plain = instance.error is None and instance.perturbation is None
-        if split in (None, instance.split) and is_plain and metric in instance.metrics:
+        is_of_split = split in (None, instance.split)
+        is_unperturbed = instance.perturbation is None
+        has_no_error = instance.error is None
+        if is_of_split and is_unperturbed and has_no_error and metric in instance.metrics:
             scored.append(instance)
     return scored

@@ -104,7 +104,7 @@ class AskingPhase:
             ended = self._batches.run_helm(run, self._settings)
         self._spend_time(ended.wall_s)
         is_shared = self._options.limits is not None
-        return checked_run(self._context, self._plan, ended, shared=is_shared)
+        return checked_run(self._context, self._plan, ended, shares_limits=is_shared)
 
     def _probe_while_helm_is_imported(self) -> str:
         """Send a trial request to each endpoint while helm-run imports HELM.
@@ -176,7 +176,7 @@ def probe_all(
     for endpoint, warning in zip(real_endpoints, warnings, strict=True):
         if warning is not None:
             context.log.warning(warning)
-            context.show(f"warning: {warning}")
+            context.show_unlogged(f"warning: {warning}")
             unanswered.add(endpoint.role)
     # `probe` sends no request to an endpoint that makes pictures, because each picture costs money.
     unanswered |= {endpoint.role for endpoint in endpoints if endpoint.endpoint_type == IMAGES}
@@ -184,7 +184,7 @@ def probe_all(
 
 
 def checked_run(
-    context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False
+    context: RunContext, plan: Plan, run: EndedHelmRun, *, shares_limits: bool = False
 ) -> FinishedRun:
     """Return the finished run with HELM's run folders, after checking that helm-run succeeded.
 
@@ -193,15 +193,17 @@ def checked_run(
             contact.
         plan: The plan of the run.
         run: The helm-run that has ended.
-        shared: True if the run shares limits with the other cells of a suite.
+        shares_limits: True if the run shares limits with the other cells of a suite.
 
     Raises:
         NotReportableError, ConfigError, PrerequisiteError: As `raise_for_failure`.
         HelmError: As `raise_for_failure`, or helm-run wrote no run folder.
     """
-    raise_for_failure(plan, run, context.log, shared=shared)
+    raise_for_failure(plan, run, context.log, shares_limits=shares_limits)
     for host in blocked_hosts(run.events):
-        context.show(f"warning: offline: the run tried to reach {host}; the host was not contacted")
+        context.show_unlogged(
+            f"warning: offline: the run tried to reach {host}; the host was not contacted"
+        )
     folders = tuple(
         plan.rundir.helm / event["path"]
         for event in run.events

@@ -62,15 +62,15 @@ from eval_factory.workflows.evaluate import evaluate
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.recollect import stored_evaluation
 
-PAGE = "judge_passport.html"  # a judge's passport as a page
+PASSPORT_PAGE = "judge_passport.html"  # a judge's passport as a page
 JURIES = "juries.yaml"  # the best juries of the judges
 JURIES_PAGE = "juries.html"
-JUDGES = "judges"  # the folder with a subfolder for each judge, if there are several judges
-PROBES = 50
+JUDGES_FOLDER = "judges"  # the folder with a subfolder for each judge, if there are several judges
+DEFAULT_PROBES = 50
 """The default number of answers about which a judge is asked again, at least 4 times each."""
 QUESTIONS = "questions"  # the folder with the questions to the judges
-RUN = "run"  # the output folder of the run that asks the judges
-BENCHMARK = "benchmark.yaml"
+RUN_FOLDER = "run"  # the output folder of the run that asks the judges
+BENCHMARK_FILE = "benchmark.yaml"
 CASES = "cases.jsonl"
 _UNCHANGED_REPEATS = 2  # times that a judge is asked the unchanged question again
 # Two texts that changed questions add to the end of the answer. They have no medical content, so a
@@ -134,7 +134,7 @@ class AskingSettings:
 
     run_config: Path
     judges: Sequence[str]  # names of judges of the run config; empty: all judges are asked
-    to: Path  # the folder for the questions, the run and the passports
+    folder: Path  # the folder for the questions, the run and the passports
     probes: int  # number of answers about which the judges are asked again, to test steadiness
 
 
@@ -181,7 +181,7 @@ def calibrate_by_asking(
         EvalFactoryError: For the same reasons as in `evaluate`.
     """
     digest, items = _read_label_file(labels, column=None)
-    _check_folder(asking.to)
+    _check_folder(asking.folder)
     asked = _ask_judges(items, asking, env=env, screen=screen)
     passports = []
     for name, decisions in asked.decisions.items():
@@ -193,13 +193,13 @@ def calibrate_by_asking(
                 labels_sha256=digest,
                 found=calibration_of(judged),
                 asked=asked.judges[name],
-                steadiness=_steadiness(items, decisions, asked.changed[name]),
+                steadiness=_steadiness(items, decisions, asked.changed_decisions[name]),
                 unjudged=len(items) - len(judged),
             )
         )
     costs = {name: judge.cost_per_1000 for name, judge in asked.judges.items()}
     juries = _juries(items, asked.decisions, costs)
-    return _write_passports(passports, juries, asking.to)
+    return _write_passports(passports, juries, asking.folder)
 
 
 def _judged_items(items: Sequence[LabelledItem], decisions: Decisions) -> list[LabelledItem]:
@@ -297,7 +297,7 @@ def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
     criteria_per_request = evaluation.extra.criteria_per_request or 1
     judges = {}
     for judge in make_plan(evaluation, rundir).judges:
-        judge_record = _about_judge(judge, stored.result, criteria_per_request)
+        judge_record = _asked_judge(judge, stored.result, criteria_per_request)
         if set(judge_record.prompt_sha256) == prompt_hashes(judge, criteria_per_request):
             judges[judge.role] = judge_record
     return judges
@@ -381,17 +381,17 @@ def _write_passports(
     """
     if to is None:
         return Calibrated(tuple(passports), juries)
-    several = len(passports) > 1
+    has_several_judges = len(passports) > 1
     _check_folder(to)
     texts: dict[Path, str] = {}
     for passport in passports:
         folder = to
-        if several:
-            folder = to / JUDGES / _folder_name(passport.judge)
+        if has_several_judges:
+            folder = to / JUDGES_FOLDER / _folder_name(passport.judge)
         current_date = datetime.now(timezone.utc).date().isoformat()
         date = _stored_date(folder, passport) or today or current_date
         texts[folder / PASSPORT] = to_yaml(passport_document(passport, date))
-        texts[folder / PAGE] = passport_page(passport, date)
+        texts[folder / PASSPORT_PAGE] = passport_page(passport, date)
     if juries:
         size = label_set_size(passports[0].found)  # all judges have the same label set
         item_count = passports[0].found.total.items
@@ -430,10 +430,19 @@ def _check_folder(folder: Path) -> None:
         raise ConfigError(f"--to {folder}: is not a folder; {_CHOOSE_EMPTY_FOLDER}")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     # `calibrate` never writes the page without the passport, or the run without the questions
-    page_alone = PAGE in names and PASSPORT not in names
-    run_alone = RUN in names and QUESTIONS not in names
-    own_names = {GIT_IGNORE, PASSPORT, PAGE, QUESTIONS, RUN, JUDGES, JURIES, JURIES_PAGE}
-    if page_alone or run_alone or names - own_names:
+    is_page_alone = PASSPORT_PAGE in names and PASSPORT not in names
+    is_run_alone = RUN_FOLDER in names and QUESTIONS not in names
+    own_names = {
+        GIT_IGNORE,
+        PASSPORT,
+        PASSPORT_PAGE,
+        QUESTIONS,
+        RUN_FOLDER,
+        JUDGES_FOLDER,
+        JURIES,
+        JURIES_PAGE,
+    }
+    if is_page_alone or is_run_alone or names - own_names:
         raise ConfigError(
             f"--to {folder}: contains files that calibrate did not write and will not overwrite; "
             f"{_CHOOSE_EMPTY_FOLDER}"
@@ -483,7 +492,7 @@ class _Asked:
     """The decisions of the judges, and the facts about the judges; all by judge."""
 
     decisions: Mapping[str, Decisions]
-    changed: Mapping[str, ChangedDecisions]
+    changed_decisions: Mapping[str, ChangedDecisions]
     judges: Mapping[str, AskedJudge]  # how each judge was asked
 
 
@@ -513,7 +522,7 @@ def _ask_judges(
     cases = [*first_cases, *probes]
     request = RunRequest(document=_run_config_document(evaluation, asking))
     # The questions are written first: `build_evaluation` reads them as the benchmark of the run.
-    _write_questions(asking.to / QUESTIONS, cases, items)
+    _write_questions(asking.folder / QUESTIONS, cases, items)
     calibration_run = build_evaluation(request, load_framework(), env)
     plan = make_plan(calibration_run)
     evaluated = evaluate(request, Options(), env=env, screen=screen, evaluation=calibration_run)
@@ -529,7 +538,7 @@ def _ask_judges(
             )
     asked_judges = {}
     for judge in plan.judges:
-        asked_judges[judge.role] = _about_judge(judge, evaluated.result, criteria_per_request)
+        asked_judges[judge.role] = _asked_judge(judge, evaluated.result, criteria_per_request)
     return _Asked(decisions_of_judge, changed, asked_judges)
 
 
@@ -613,7 +622,7 @@ def _run_config_document(evaluation: Evaluation, asking: AskingSettings) -> dict
         ConfigError: The user's run config has no judge with a name in `asking.judges`.
     """
     jury = {judge.name: judge for judge in jury_of(evaluation)}
-    to = asking.to.absolute()
+    folder = asking.folder.absolute()
     for name in asking.judges:
         if name not in jury:
             hint = did_you_mean(name, list(jury)) or f"; its judges are {', '.join(jury)}"
@@ -631,14 +640,18 @@ def _run_config_document(evaluation: Evaluation, asking: AskingSettings) -> dict
         chosen.append(jury[name].model_dump(mode="json", exclude_unset=True))
     # No minimal coverage: a passport counts the items that a judge left undecided, and
     # max_judge_failures limits their number.
-    extra |= {"min_coverage": 0.0, "judges": chosen, "benchmark": str(to / QUESTIONS / BENCHMARK)}
+    extra |= {
+        "min_coverage": 0.0,
+        "judges": chosen,
+        "benchmark": str(folder / QUESTIONS / BENCHMARK_FILE),
+    }
     copied_params = {}
     for name in _COPIED_PARAMS:
         if name in params:
             copied_params[name] = params[name]
     config = {
         "type": "custom",
-        "output_dir": str(to / RUN),
+        "output_dir": str(folder / RUN_FOLDER),
         "params": {**copied_params, "extra": extra},
     }
     endpoint = {
@@ -689,7 +702,7 @@ def _write_questions(folder: Path, cases: Sequence[_Case], items: Sequence[Label
     keep_from_git(folder.parent, is_ours=(folder / CASES).exists())
     folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
     write_atomic(folder / CASES, text, mode=PRIVATE)
-    write_atomic(folder / BENCHMARK, to_yaml(benchmark), mode=PRIVATE)
+    write_atomic(folder / BENCHMARK_FILE, to_yaml(benchmark), mode=PRIVATE)
 
 
 def _decisions_of(
@@ -713,7 +726,7 @@ def _decisions_of(
     return decisions, changed
 
 
-def _about_judge(judge: EndpointPlan, result: TaskResult, criteria_per_request: int) -> AskedJudge:
+def _asked_judge(judge: EndpointPlan, result: TaskResult, criteria_per_request: int) -> AskedJudge:
     """Return the facts about how the judge was asked in the run of `result`."""
     record = result.provenance.endpoints[judge.role]
     spent = result.usage.all_runs.roles.get(judge.role)

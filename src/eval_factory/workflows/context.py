@@ -46,9 +46,9 @@ class RunContext:
     def say(self, text: str) -> None:
         """Write the text to the log and the screen."""
         self.log.info(text)
-        self.show(text)
+        self.show_unlogged(text)
 
-    def show(self, text: str) -> None:
+    def show_unlogged(self, text: str) -> None:
         """Write the text to the screen alone."""
         self.screen.write(f"{text}\n")
 

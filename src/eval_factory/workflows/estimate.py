@@ -466,8 +466,8 @@ def _request_count(
     if earlier_requests is not None:
         return RequestCount(earlier_requests, "the requests of the result in the output folder")
     if measured is not None and measured.requests is not None:
-        counted = "counted in the data, with every trial and perturbation"
-        return RequestCount(measured.requests, counted)
+        source = "counted in the data, with every trial and perturbation"
+        return RequestCount(measured.requests, source)
     limit = plan.evaluation.params.limit_samples
     instances = plan.evaluation.task.about.instances
     chosen_ids = plan.evaluation.extra.instances  # the instances that the user named
@@ -478,8 +478,8 @@ def _request_count(
         why = ""
         if measured is not None:
             why = f" ({measured.reason})"
-        unknown = f"unknown: the number of instances is not known{why}"
-        return RequestCount(number=None, source=unknown)
+        source = f"unknown: the number of instances is not known{why}"
+        return RequestCount(number=None, source=source)
     trials = plan.trials
     askings = plan.askings  # the maximum number of requests for a question in a trial
     trials_text = "1 trial" if trials == 1 else f"{trials} trials"
@@ -536,8 +536,8 @@ def _tokens(count: int | None, cached: CachedFigures, sizes: PromptSizes | None)
     prompt_mean = cached.prompt_tokens
     completion_mean = cached.completion_tokens
     if count is not None and prompt_mean is not None and completion_mean is not None:
-        earlier = f"the mean of {cached.answers:,} answers in the output folder"
-        return TokenCount(count * prompt_mean, count * completion_mean, earlier)
+        source = f"the mean of {cached.answers:,} answers in the output folder"
+        return TokenCount(count * prompt_mean, count * completion_mean, source)
     if sizes is None:
         return TokenCount(prompts=None, answers=None, source=RUN_FIRST)
     if sizes.requests is None:
@@ -603,14 +603,14 @@ def _time(
         return None, RUN_FIRST
     # A judge of a rubric gets the criteria of all answers in parallel. Any other judge is asked
     # once per answer, so the model's parallelism limits the judge's, too.
-    by_criterion = endpoint is not plan.model and plan.evaluation.task.helm.rubric
-    if by_criterion:
-        parallel = endpoint.parallelism
+    judges_each_criterion = endpoint is not plan.model and plan.evaluation.task.helm.rubric
+    if judges_each_criterion:
+        at_once = endpoint.parallelism
     else:
-        parallel = min(endpoint.parallelism, plan.model.parallelism)
+        at_once = min(endpoint.parallelism, plan.model.parallelism)
     # maps the text of each constraint to the seconds that the requests take under it
-    by_latency = f"{formats.seconds(latency)} a request, {parallel} at once"
-    seconds_by_constraint = {by_latency: count * latency / parallel}
+    latency_constraint = f"{formats.seconds(latency)} a request, {at_once} at once"
+    seconds_by_constraint = {latency_constraint: count * latency / at_once}
     if endpoint.requests_per_minute is not None:
         minutes = count / endpoint.requests_per_minute
         name = f"{endpoint.requests_per_minute} requests a minute"

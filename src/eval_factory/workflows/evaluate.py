@@ -44,7 +44,7 @@ from eval_factory.workflows.prepare import (
     facts_about_data,
     find_bundle,
     place_data,
-    prepare,
+    prepare_output_folder,
 )
 from eval_factory.workflows.stop_when import (
     faults_of_user_files,
@@ -100,7 +100,7 @@ def evaluate(
         settings = replace(
             settings, limits=options.limits, budget=budget_of(plan), asks_model=options.asks_model
         )
-        prepare(
+        prepare_output_folder(
             context, plan, argv, settings, data.own_files, fresh=options.fresh, debug=options.debug
         )
         if finished is None:
@@ -186,14 +186,14 @@ def unchanged_evaluation(
     )
     if result is None:
         context.log.info("this run is complete already: only collected again")
-        context.show(
+        context.show_unlogged(
             "this run is complete already: collecting its results again (--fresh starts over)"
         )
         return None
     context.log.info(
         "complete, and unchanged since it was collected (delete SHA256SUMS to collect it again)"
     )
-    context.show(
+    context.show_unlogged(
         "this run is complete already, and nothing has changed since: "
         "its result stands (--fresh starts over)"
     )

@@ -207,7 +207,7 @@ def _learn_new_tokens(context: RunContext, evaluation: Evaluation) -> None:
             context.redactor.learn(token)
 
 
-def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
+def run_helm_summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
     """Run helm-summarize, and run it a second time if it fails.
 
     helm-summarize sometimes fails for a reason that has nothing to do with the runs: Python's
@@ -247,7 +247,7 @@ def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = Tru
 
 
 def limit_messages(
-    limit: str, budget: Budget, spent: Spending, *, countable: bool, shared: bool
+    limit: str, budget: Budget, spent: Spending, *, countable: bool, shares_limits: bool
 ) -> tuple[str, str]:
     """Return two messages: which limit stopped the run, and the user's next action.
 
@@ -256,8 +256,8 @@ def limit_messages(
         budget: The limits of this run.
         spent: The requests, tokens and cost of all runs in this folder.
         countable: False if an answer came without the number that the limit counts.
-        shared: True if the run shares limits with the other cells of a suite. All cells together
-            can reach a limit of the suite while each cell is still below its own limit.
+        shares_limits: True if the run shares limits with the other cells of a suite. All cells
+            together can reach a limit of the suite while each cell is still below its own limit.
     """
     limit_value = getattr(budget, limit)
     retry_hint = "run the same command again: only unanswered questions are asked"
@@ -280,7 +280,7 @@ def limit_messages(
         # `by_limit` gets an infinite wall time, because the wall time of this run is unknown here.
         # If the run has its own limit of the wall time, that limit therefore counts as reached.
         own_limit_is_reached = spent.by_limit(math.inf)[limit] >= limit_value
-    is_suite_limit = shared and not own_limit_is_reached
+    is_suite_limit = shares_limits and not own_limit_is_reached
     if is_suite_limit:
         reached = f"{limit} of the suite is reached; sent so far by this cell: {sent}"
     else:
@@ -490,14 +490,16 @@ def blocked_hosts(events: Sequence[Mapping[str, Any]]) -> list[str]:
     )
 
 
-def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, shared: bool) -> None:
+def raise_for_failure(
+    plan: Plan, run: EndedHelmRun, log: logging.Logger, *, shares_limits: bool
+) -> None:
     """Raise the error that explains why the run failed. Return if the run succeeded.
 
     Args:
         plan: The plan of the run.
         run: The helm-run that has ended.
         log: The log of the run.
-        shared: True if the run shares limits with the other cells of a suite.
+        shares_limits: True if the run shares limits with the other cells of a suite.
 
     Raises:
         NotReportableError: A limit was reached before every instance was answered.
@@ -508,9 +510,10 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
     for event in run.events:
         if event["event"] == event_names.LIMIT_REACHED:
             spent = spent_so_far(plan.rundir.cache_db, prices_of(plan).known)
+            limit = event["limit"]
             countable = event["countable"]
             reached, next_step = limit_messages(
-                event["limit"], budget_of(plan), spent, countable=countable, shared=shared
+                limit, budget_of(plan), spent, countable=countable, shares_limits=shares_limits
             )
             answered_text = "; ".join(answered_lines(run.events, event["answered"]))
             message = (

@@ -28,7 +28,7 @@ from eval_factory.workflows.context import RunContext, start_over
 from eval_factory.workflows.resume import DataRead, archive_other_results
 
 
-def prepare(
+def prepare_output_folder(
     context: RunContext,
     plan: Plan,
     argv: Sequence[str],

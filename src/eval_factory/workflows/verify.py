@@ -118,15 +118,15 @@ class Verified:
         return PrerequisiteError.exit_code
 
 
-def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None) -> Verified:
+def verify(folder: Path, *, verify_suite: Callable[[SuiteDir], Verified] | None = None) -> Verified:
     """Compare a folder with its checksums, and its documents with documents made again.
 
     The folder is not changed. Verification needs no key, no network and no data set.
 
     Args:
         folder: the output folder of a run, or the folder of a suite.
-        suite: the function that verifies the folder of a suite; None if `folder` must be the output
-            folder of a run.
+        verify_suite: the function that verifies the folder of a suite; None if `folder` must be
+            the output folder of a run.
 
     Returns:
         The findings and notes. If the folder cannot be verified, `unreadable` says why; no error is
@@ -142,8 +142,8 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
         return Verified(folder, tuple(dict.fromkeys(foreign)))
     files_of_result = (rundir.evaluation_config, rundir.checksums, rundir.run_state)
     if not any(path.is_file() for path in files_of_result):
-        if suite is not None and SuiteDir(folder).was_started:
-            return suite(SuiteDir(folder))
+        if verify_suite is not None and SuiteDir(folder).was_started:
+            return verify_suite(SuiteDir(folder))
         return Verified(
             folder,
             unreadable="is not an output folder with a result; a run writes the result at its end",

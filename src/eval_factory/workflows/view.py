@@ -99,7 +99,7 @@ class Pages:
 
 
 @contextmanager
-def served(
+def serve_pages(
     folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen: TextIO
 ) -> Iterator[Pages]:
     """Make the pages of output folders in a temporary folder, and serve them in the `with` block.
@@ -116,7 +116,7 @@ def served(
             yield Pages(site, server.address, tuple(runs))
 
 
-def export(
+def write_pages(
     folders: Sequence[Path], target: Path, *, env: Mapping[str, str], screen: TextIO
 ) -> Pages:
     """Write the pages of output folders as files into a new or empty folder.

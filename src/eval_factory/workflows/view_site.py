@@ -36,7 +36,7 @@ from eval_factory.helm.page_schema import PageRun, is_plain, page_models, plain_
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows.context import RunContext
-from eval_factory.workflows.helm_run import summarize
+from eval_factory.workflows.helm_run import run_helm_summarize
 from eval_factory.workflows.recollect import require_last_run_state
 
 _REQUIRED_FILES = (
@@ -509,4 +509,4 @@ def make_tables(
     write_atomic(work.model_configs / names.LOGGING, quiet_logging())
     redactor = Redactor.from_environment(env)
     context = RunContext(work, lock, env=env, redactor=redactor, log=_LOG, screen=screen)
-    summarize(context, argv, keeps_log=keeps_log)
+    run_helm_summarize(context, argv, keeps_log=keeps_log)

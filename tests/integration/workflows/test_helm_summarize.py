@@ -10,7 +10,7 @@ import pytest
 from builders import context
 from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir
-from eval_factory.workflows.helm_run import SUMMARIZE_TRIES, summarize
+from eval_factory.workflows.helm_run import SUMMARIZE_TRIES, run_helm_summarize
 from facts import each_says, naming
 
 FAKE = """
@@ -32,7 +32,7 @@ def test_helm_summarize_is_tried_once_more(deaths: int, tries: int, tmp_path: Pa
     def run() -> None:
         with rundir.locked() as lock:
             argv = [sys.executable, "-c", FAKE, str(counter), str(deaths)]
-            summarize(context(rundir, lock=lock), argv)
+            run_helm_summarize(context(rundir, lock=lock), argv)
 
     if deaths < SUMMARIZE_TRIES:
         run()
@@ -52,5 +52,5 @@ def test_a_log_that_is_deleted_is_not_named(tmp_path: Path) -> None:
     counter.write_text("")
     argv = [sys.executable, "-c", FAKE, str(counter), "9"]
     with rundir.locked() as lock, pytest.raises(HelmError) as caught:
-        summarize(context(rundir, lock=lock), argv, keeps_log=False)
+        run_helm_summarize(context(rundir, lock=lock), argv, keeps_log=False)
     each_says(str(caught.value).splitlines(), ["helm-summarize ended with 1"], ["| try 2"])

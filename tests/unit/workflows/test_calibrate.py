@@ -12,7 +12,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.scoring.judge_passports import PASSPORT
-from eval_factory.workflows.calibrate import PAGE, Calibrated, calibrate
+from eval_factory.workflows.calibrate import PASSPORT_PAGE, Calibrated, calibrate
 from facts import naming, says
 from invented_labels import COLUMN, SECRET, drawn, line, written_labels
 
@@ -28,7 +28,10 @@ def on(day: int, labels: Path, to: Path, judge: str = "invented") -> Calibrated:
 
 def test_the_passport_says_whose_it_is_and_of_what(labels: Path, tmp_path: Path) -> None:
     made = on(27, labels, tmp_path / "new" / "passport")
-    assert made.files == (tmp_path / "new/passport" / PASSPORT, tmp_path / "new/passport" / PAGE)
+    assert made.files == (
+        tmp_path / "new/passport" / PASSPORT,
+        tmp_path / "new/passport" / PASSPORT_PAGE,
+    )
     held = load_mapping(made.files[0], needs="a passport")
     assert (held["judge"], held["judge_labels"], held["date"]) == ("invented", COLUMN, "2026-11-27")
     assert held["label_set"] == {
@@ -53,7 +56,7 @@ def test_the_same_labels_again_change_nothing(labels: Path, tmp_path: Path) -> N
     before = [file.read_bytes() for file in first.files]
     again = on(28, labels, tmp_path / "p")
     assert [file.read_bytes() for file in again.files] == before
-    (tmp_path / "p" / PAGE).unlink()
+    (tmp_path / "p" / PASSPORT_PAGE).unlink()
     mended = on(29, labels, tmp_path / "p")
     assert [file.read_bytes() for file in mended.files] == before
 
@@ -73,7 +76,7 @@ def test_a_folder_with_something_else_is_left_alone(
         to.symlink_to(tmp_path / "real")
     elif what in ("other file", "page alone"):
         to.mkdir()
-        (to / ("notes.txt" if what == "other file" else PAGE)).write_text("mine")
+        (to / ("notes.txt" if what == "other file" else PASSPORT_PAGE)).write_text("mine")
     else:
         on(27, labels, to)
         if what == "more":

@@ -78,7 +78,7 @@ def test_a_killed_run_leaves_no_checksums_of_the_one_before(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
-    monkeypatch.setattr(workflow, "prepare", killed)
+    monkeypatch.setattr(workflow, "prepare_output_folder", killed)
     request = RunRequest(flags={**MINIMAL, "config.output_dir": str(rundir.root)})
     env = {"OPENAI_API_KEY": "a-key-of-some-length"}
     with pytest.raises(KeyboardInterrupt):

@@ -321,7 +321,7 @@ def test_it_ends_with_what_was_used_what_is_missing_and_how_it_goes_on(tmp_path:
         }
     )
     module.raise_for_failure(
-        here, EndedHelmRun("r", 1.0, 0, (), (LOADING_EVENT, ASKING_EVENT)), LOG, shared=False
+        here, EndedHelmRun("r", 1.0, 0, (), (LOADING_EVENT, ASKING_EVENT)), LOG, shares_limits=False
     )
     cache = ResponseCache(here.rundir.cache_db, "run")
     attempt = Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1, 6, 1)
@@ -335,7 +335,7 @@ def test_it_ends_with_what_was_used_what_is_missing_and_how_it_goes_on(tmp_path:
     }
     ended = EndedHelmRun("r", 1.0, 0, (), (LOADING_EVENT, ASKING_EVENT, reached))
     with pytest.raises(NotReportableError) as stopped:
-        module.raise_for_failure(here, ended, LOG, shared=False)
+        module.raise_for_failure(here, ended, LOG, shares_limits=False)
     each_says(
         str(stopped.value).splitlines(),
         ["stopped", "max_cost (0.5)", "1 requests", "7 tokens", "0.6 USD"],
@@ -461,7 +461,7 @@ def test_what_was_used_and_what_to_do(
     next_step: str,
 ) -> None:
     assert limit_messages(
-        limit, budget, Spending(5, 9, cost), countable=countable, shared=shared
+        limit, budget, Spending(5, 9, cost), countable=countable, shares_limits=shared
     ) == (
         used_up,
         next_step,

@@ -47,7 +47,7 @@ def prepared(
     """Return what is shown on the screen."""
     screen = io.StringIO()
     run = replace(context(here.rundir, screen), redactor=Redactor([KEY]))
-    module.prepare(
+    module.prepare_output_folder(
         run, here, ARGV, HelmRunSettings(file_lists="/lists"), files or {}, fresh=fresh, debug=debug
     )
     return screen.getvalue()

@@ -49,14 +49,14 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Told:
             (run / view.SHOWN_ANSWERS).write_text("[]")
         (suite / "groups.json").write_text(f'"{suite}/x.tex"')
 
-    monkeypatch.setattr(view_site, "summarize", summarize)
+    monkeypatch.setattr(view_site, "run_helm_summarize", summarize)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     return calls
 
 
 def exported(folders: Sequence[Path], target: Path, **env: str) -> view.Pages:
-    return view.export(folders, target, env=env, screen=io.StringIO())
+    return view.write_pages(folders, target, env=env, screen=io.StringIO())
 
 
 def test_pages_as_files(told: Told, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_helm_summarize_that_fails(
     def fail(*_args: object, **_more: object) -> None:
         raise HelmError("helm-summarize ended with 1:\n  | its last line")
 
-    monkeypatch.setattr(view_site, "summarize", fail)
+    monkeypatch.setattr(view_site, "run_helm_summarize", fail)
     with pytest.raises(
         HelmError, match=naming("ended with 1", "| its last line", "verify DIR", "--fresh")
     ):

@@ -252,7 +252,7 @@ def check_entries(
 
 def _asked_for(entries: Iterable[Entry]) -> str:
     """Return the needs beyond a chat endpoint, each with the number of entries that have it."""
-    counts = Counter(entry.asks for entry in entries if entry.asks)
+    counts = Counter(entry.unmet_need for entry in entries if entry.unmet_need)
     return ", ".join(f"{modality} ({count})" for modality, count in counts.items())
 
 
@@ -281,7 +281,7 @@ def _with_runs(
     runnable = []
     for entry in chosen:
         if entry.is_left_out(board.leaderboard):
-            not_run.append(NotRun(entry, f"asks for {entry.asks}", exit_code=0))
+            not_run.append(NotRun(entry, f"asks for {entry.unmet_need}", exit_code=0))
         else:
             runnable.append(entry)
     if not_run:
@@ -297,7 +297,7 @@ def _with_runs(
     # An evaluation that is not ready for one model is run for no model.
     unready = {}
     for checked in cells:
-        if not checked.ready:
+        if not checked.is_ready:
             unready[checked.cell.evaluation] = checked
     for name, checked in unready.items():
         code = HelmError.exit_code if checked.problems else PrerequisiteError.exit_code
@@ -388,7 +388,7 @@ def _cells_of(
     show_uncomputed(plans, env, screen)
     missing = chain.from_iterable(cell.missing for cell in cells)
     lacks_a_key = any("no API key" in text for text in missing)
-    none_is_ready = not any(cell.ready for cell in cells)
+    none_is_ready = not any(cell.is_ready for cell in cells)
     # A missing key affects all entries, so the command ends even if some cells are ready.
     if lacks_a_key or none_is_ready:
         refuse_unready(cells)  # raises no error if there are no cells

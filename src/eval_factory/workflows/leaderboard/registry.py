@@ -263,7 +263,7 @@ class Entry:
         return load_index().run_specs.get(self.run_spec)
 
     @property
-    def asks(self) -> str | None:
+    def unmet_need(self) -> str | None:
         """The need of the entry that a chat endpoint cannot meet; None if no such need is known."""
         # The only online perturbation of HELM sends texts to Google Translate.
         augmentation = self.argument(AUGMENTATION)
@@ -279,7 +279,7 @@ class Entry:
         # An endpoint that makes images meets the need that a chat endpoint cannot meet.
         if leaderboard.makes_images and self.indexed is not None and self.indexed.makes_images:
             return False
-        return self.asks is not None
+        return self.unmet_need is not None
 
     @property
     def judges(self) -> tuple[str, ...]:

@@ -388,7 +388,7 @@ class CellLoop:
         """Return the waiting cell that is started next; None if no waiting cell can be started."""
         ready = []
         for unfinished in self._waiting.values():
-            is_paused = unfinished.planned.group in self.pauses.pauses
+            is_paused = unfinished.planned.group in self.pauses.paused_groups
             if self._folder_is_free(unfinished) and not is_paused:
                 ready.append(unfinished)
         running_in_group: Counter[str] = Counter()
@@ -546,7 +546,7 @@ class CellLoop:
 
         A cell's wait is over after `max_outage_s` seconds, or if its attempts are used up.
         """
-        for group, news, reason in self.pauses.news():
+        for group, news, reason in self.pauses.take_news():
             cells = []
             for unfinished in self._waiting.values():
                 if unfinished.planned.group == group:
@@ -557,11 +557,11 @@ class CellLoop:
             elif news is News.BACK:
                 self.work.journal.record(ENDPOINT_BACK, group=group)
             elif news is News.GIVEN_UP:
-                waited = (
+                why_given_up = (
                     f"its endpoint has not answered for {self.work.suite.max_outage_s:.0f} s: "
                     f"{reason}"
                 )
-                self._give_up(cells, RunStatus.FAILED, PrerequisiteError.exit_code, waited)
+                self._give_up(cells, RunStatus.FAILED, PrerequisiteError.exit_code, why_given_up)
             else:  # NEVER_GONE
                 self._count_unreached_endpoint(cells)
 
@@ -590,12 +590,12 @@ class CellLoop:
         has_cells_left = self._waiting or self._running
         if not has_cells_left or self.server.why_lost() is None:
             return
-        lost = "the server of its model was lost"
+        loss_reason = "the server of its model was lost"
         self._end_running(
             Outcome(
                 NextAction.RESTART,
                 RunStatus.MISSING,
-                lost,
+                loss_reason,
                 PrerequisiteError.exit_code,
                 counts_as_attempt=False,
             )

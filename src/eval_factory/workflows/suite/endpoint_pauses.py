@@ -157,7 +157,8 @@ class EndpointPauses:
     probe: Callable[[PlannedCell], ProbeAnswer]  # probes the endpoint of the cell's model
     max_outage_s: float  # the maximum time that cells wait for an endpoint, in seconds
     clock: Callable[[], float] = time.monotonic
-    pauses: dict[str, _Pause] = field(default_factory=dict)  # by the name of the limit group
+    # the pause of each paused group, by the name of the limit group
+    paused_groups: dict[str, _Pause] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_PROBES_AT_ONCE))
 
     def close(self) -> None:
@@ -166,20 +167,20 @@ class EndpointPauses:
 
     def pause(self, planned: PlannedCell, reason: str) -> None:
         """Pause the cell's group until the endpoint of the cell's model has answered a probe."""
-        self.pauses.setdefault(planned.group, _Pause(planned, reason, self.clock()))
+        self.paused_groups.setdefault(planned.group, _Pause(planned, reason, self.clock()))
 
-    def news(self) -> list[GroupNews]:
+    def take_news(self) -> list[GroupNews]:
         """Start the probes that are due, and return the changes since the last call.
 
         Any news except `GONE` ends the pause: the caller may then start cells of the group again.
         """
         all_news = []
-        for group, pause in list(self.pauses.items()):
+        for group, pause in list(self.paused_groups.items()):
             news = self._news_of(pause)
             if news is not None:
                 all_news.append(GroupNews(group, news, pause.reason))
                 if news is not News.GONE:
-                    del self.pauses[group]
+                    del self.paused_groups[group]
         return all_news
 
     def _news_of(self, pause: _Pause) -> News | None:

@@ -51,7 +51,7 @@ class CheckedCell:
     missing: tuple[str, ...] = ()
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """True if the cell has a plan and no prerequisite is missing."""
         return self.plan is not None and not self.missing
 

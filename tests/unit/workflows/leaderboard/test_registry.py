@@ -249,7 +249,11 @@ def test_judges_and_what_is_asked_for_are_the_indexs() -> None:
     chosen = (("annotator_model", "mistral/m"), ("annotator_model_deployment", "mistral/m-v2"))
     assert Entry("air_bench_2024", chosen).judges == ("mistral/m-v2",)
     assert Entry("nonsense", ()).judges == ()
-    assert (Entry("msr_vtt", ()).asks, Entry("pubmed_qa", ()).asks, Entry("nonsense", ()).asks) == (
+    assert (
+        Entry("msr_vtt", ()).unmet_need,
+        Entry("pubmed_qa", ()).unmet_need,
+        Entry("nonsense", ()).unmet_need,
+    ) == (
         "videos",
         None,
         None,

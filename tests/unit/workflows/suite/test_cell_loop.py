@@ -106,18 +106,18 @@ class Pauses:
     """What the test says is new."""
 
     script: list[News]
-    pauses: dict[str, str] = field(default_factory=dict)
+    paused_groups: dict[str, str] = field(default_factory=dict)
 
     def pause(self, planned: PlannedCell, reason: str) -> None:
-        self.pauses[planned.group] = reason
+        self.paused_groups[planned.group] = reason
 
-    def news(self) -> list[tuple[str, News, str]]:
-        if not self.pauses:
+    def take_news(self) -> list[tuple[str, News, str]]:
+        if not self.paused_groups:
             return []
-        (group, reason), *_ = self.pauses.items()
+        (group, reason), *_ = self.paused_groups.items()
         new = self.script.pop(0)
         if new is not News.GONE:
-            del self.pauses[group]
+            del self.paused_groups[group]
         return [(group, new, reason)]
 
 

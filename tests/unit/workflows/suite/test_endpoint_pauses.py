@@ -62,16 +62,16 @@ class Looked:
     def news_at(self, now: float) -> list[GroupNews]:
         """A look asks, the next one hears the answer."""
         self.now = now
-        return self.pauses.news() + self.pauses.news()
+        return self.pauses.take_news() + self.pauses.take_news()
 
 
 @pytest.mark.parametrize("answer", [THERE, REFUSED], ids=["there", "refuses"])
 def test_one_that_answers_at_once_was_not_gone(answer: ProbeAnswer) -> None:
     looked = Looked(iter([answer]))
     looked.pauses.pause(planned("g"), "it failed")
-    assert looked.pauses.pauses.keys() == {"g"}
+    assert looked.pauses.paused_groups.keys() == {"g"}
     assert looked.news_at(0.0) == [("g", News.NEVER_GONE, "it failed")]
-    assert not looked.pauses.pauses
+    assert not looked.pauses.paused_groups
     assert looked.news_at(9.0) == []
 
 
@@ -85,7 +85,7 @@ def test_one_that_does_not_is_asked_more_and_more_seldom(answer: ProbeAnswer) ->
         assert looked.news_at(time) == ([("g", News.GONE, "it failed")] if count == 0 else [])
         assert looked.asked == count + 1
     assert looked.news_at(151.0) == [("g", News.BACK, "it failed")]
-    assert not looked.pauses.pauses
+    assert not looked.pauses.paused_groups
 
 
 def test_it_is_given_up_after_so_long() -> None:
@@ -94,7 +94,7 @@ def test_it_is_given_up_after_so_long() -> None:
     assert looked.news_at(0.0) == [("g", News.GONE, "x")]
     assert looked.news_at(4.9) == []
     assert looked.news_at(5.0) == [("g", News.GIVEN_UP, "x")]
-    assert not looked.pauses.pauses
+    assert not looked.pauses.paused_groups
 
 
 JURY: dict[str, Any] = {"config.type": "aci_bench"}

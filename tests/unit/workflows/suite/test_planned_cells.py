@@ -40,7 +40,7 @@ def test_right_cells_have_a_plan() -> None:
         "small/medec",
         "big/medec",
     ]
-    assert all(one.ready and one.plan is not None for one in found)
+    assert all(one.is_ready and one.plan is not None for one in found)
     assert [one.plan.task_name for one in found if one.plan] == [
         "pubmed_qa",
         "pubmed_qa",
@@ -53,7 +53,7 @@ def test_right_cells_have_a_plan() -> None:
 def test_all_that_is_wrong_is_said_once_with_its_cells() -> None:
     wrong = [target("small"), target("big", params={"extra": {"language": "x"}})]
     found = cells(evaluations=["pubmed_qa", "medec", "clear"], targets=wrong)
-    assert [one.ready for one in found] == [True, False, True, False, False, False]
+    assert [one.is_ready for one in found] == [True, False, True, False, False, False]
     assert found[1].plan is None
     clear = load_framework().task("clear")
     assert clear is not None
@@ -89,7 +89,7 @@ def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = cells(evaluations=["pubmed_qa", no_data])
     assert looked == ["pubmed_qa", "shc_bmt_med"], "once for all targets"
     planned_cells.refuse_wrong_configs(found)
-    assert [one.ready for one in found] == [True, True, False, False]
+    assert [one.is_ready for one in found] == [True, True, False, False]
     assert len(found[2].missing) == 1
     says(found[2].missing[0], "data_path", "no such file", "it needs:")
     each_says(
@@ -123,7 +123,7 @@ def test_each_key_that_is_missing_is_said_once() -> None:
     says(said, "api_key of the target")
     assert said.count("no API key") == 3
     says(said, "a/aci_bench: no API key", "judge gpt")
-    assert all(one.ready for one in checked_cells(suite(targets=targets), {"B_KEY": "x" * 20}))
+    assert all(one.is_ready for one in checked_cells(suite(targets=targets), {"B_KEY": "x" * 20}))
 
 
 def test_a_key_that_cannot_be_read_is_wrong(
