@@ -221,8 +221,9 @@ class _Conversion:
         shown_name = repr(one_line(name, _MAX_SHOWN_NAME))
         if looks_like_key(name):
             shown_name = REDACTED
-        # `pubmedqa` of `inspect_evals/pubmedqa`, and of `harbor://pubmedqa@1.0`
-        short_name = re.split(r"[/:#]", name.partition("@")[0])[-1]
+        # `pubmedqa` of `inspect_evals/pubmedqa`, `hub@main/pubmedqa` and `harbor://pubmedqa@1.0`
+        without_version = re.sub(r"@[^/:#]*$", "", name)
+        short_name = re.split(r"[/@:#]", without_version)[-1]
         near = self.table["tasks"].get(short_name)
         hint = "; 'eval-factory ls' lists the tasks"
         if near is not None:

@@ -209,8 +209,9 @@ def _metric_names(
         candidates.append([config.get(name_field) for config in configs])
     candidates.append([result.get("evaluation_result_id") for result in results])
     for names in candidates:
-        are_different = len(set(names)) == len(names)
-        if all(names) and are_different:
+        # `all` comes first: a foreign file may hold an empty list or dict as a name, which a set
+        # cannot hold.
+        if all(names) and len(set(names)) == len(names):
             return [str(name) for name in names]
     raise SourceError(
         f"{path}: the results of {evaluation} have no different names; "

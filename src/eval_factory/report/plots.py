@@ -124,11 +124,10 @@ def axis_of(
     low = min(finite, default=0.0)
     high = max(finite, default=1.0)
     if scale is None or low == high:
-        if low < high:
-            margin = (high - low) * 0.08
-        elif high != 0:  # All values are equal.
+        margin = (high - low) * 0.08
+        if margin == 0:  # all values are equal
             margin = abs(high) * 0.1
-        else:  # All values are 0.
+        if margin == 0:  # all values are 0, or so small that their share is
             margin = 1.0
         if low < 0:
             low -= margin

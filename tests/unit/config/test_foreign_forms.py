@@ -117,8 +117,11 @@ def test_what_nel_has_and_we_do_not_is_listed(tmp_path: Path) -> None:
     says(found.text, "# - benchmarks[0].fewshot")
 
 
-def test_the_nearest_task_is_found_for_a_benchmark_with_a_version(tmp_path: Path) -> None:
-    found = of(nel({"name": "skills://mmlu-pro@1.0", "solver": SOLVER}), tmp_path)
+@pytest.mark.parametrize("name", ["skills://mmlu-pro@1.0", "skills@main/mmlu-pro"])
+def test_the_nearest_task_is_found_for_a_benchmark_with_a_version(
+    name: str, tmp_path: Path
+) -> None:
+    found = of(nel({"name": name, "solver": SOLVER}), tmp_path)
     each_says(found.findings, ["benchmarks[0].name", "nearest task is mmlu_pro_health"])
 
 

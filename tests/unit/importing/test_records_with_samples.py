@@ -66,6 +66,13 @@ def test_results_are_told_apart_by_what_describes_them(tmp_path: Path) -> None:
         results.append(record_result(metric_config=config))
     source = write_record(tmp_path / "data", lines(), results)
     assert set(imported(source, tmp_path / "out")["fruit"].result.scores) == {"acc", "acc_norm"}
+    for metric_id, result in zip(("acc", "acc_norm"), results, strict=True):
+        result["metric_config"] = {
+            "metric_name": {},
+            "metric_id": metric_id,
+        }  # an empty name is none
+    by_id = write_record(tmp_path / "by_id", lines(), results)
+    assert set(imported(by_id, tmp_path / "ids")["fruit"].result.scores) == {"acc", "acc_norm"}
     same = write_record(tmp_path / "same", lines(), [record_result(), record_result()])
     with pytest.raises(SourceError, match="apart"):
         import_results(same, tmp_path / "none")

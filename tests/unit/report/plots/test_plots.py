@@ -215,3 +215,9 @@ def test_a_label_is_one_printable_line_cut_where_it_is_too_wide() -> None:
     assert (cut.title, cut.attributes["text-anchor"]) == ("a label that is much longer", "end")
     assert len(label(0, 0, "x" * 9_999, 60).title) == MAX_TITLE
     assert label(0, 0, "a\nb\x1b[2J\u202e", 500).text == r"a b\x1b[2J\u202e"
+
+
+@pytest.mark.parametrize("values", [[0.0], [5e-324], [0.0, 5e-324]])
+def test_values_that_are_nearly_zero_have_an_axis(values: list[float]) -> None:
+    axis = plots.axis_of(values, 0.0, 100.0)
+    assert (axis.low, axis.high) == (0.0, 1.0)
