@@ -192,15 +192,18 @@ def load_policy(path: Path) -> Policy:
         path, needs="`version: 1` and `benchmarks`, a mapping of tasks to their limits"
     )
     try:
-        file = PolicyFile.model_validate(document)
+        policy_file = PolicyFile.model_validate(document)
     except ValidationError as error:
         details = error.errors(include_url=False)
         raise ConfigError([_explained(path, detail) for detail in details]) from None
     benchmarks = []
-    for task, limits_of_task in file.benchmarks.items():
-        fields: dict[str, Any] = {"tier": "supporting", "on_inconclusive": file.on_inconclusive}
+    for task, limits_of_task in policy_file.benchmarks.items():
+        fields: dict[str, Any] = {
+            "tier": "supporting",
+            "on_inconclusive": policy_file.on_inconclusive,
+        }
         # The limits of the task come last, so that they replace the defaults.
-        for limits in (file.defaults, limits_of_task):
+        for limits in (policy_file.defaults, limits_of_task):
             for name, value in limits:  # a pydantic model yields its fields
                 if value is not None:
                     fields[name] = value

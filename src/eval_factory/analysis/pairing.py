@@ -136,10 +136,10 @@ def _tiers(
 
     A pair is (id in the second result, id in the first result).
     """
-    yield QUESTION, _by_question(first_questions, second_questions)
-    yield PROMPT, _by_key(_prompt_keys(first_questions), _prompt_keys(second_questions))
+    yield QUESTION, _pairs_by_question(first_questions, second_questions)
+    yield PROMPT, _pairs_by_key(_prompt_keys(first_questions), _prompt_keys(second_questions))
     if _is_table(first) or _is_table(second):
-        yield COLUMNS, _by_key(_id_keys(first_questions), _id_keys(second_questions))
+        yield COLUMNS, _pairs_by_key(_id_keys(first_questions), _id_keys(second_questions))
 
 
 def _is_table(stored: StoredResult) -> bool:
@@ -149,12 +149,12 @@ def _is_table(stored: StoredResult) -> bool:
 
 
 def _id_keys(questions: Sequence[Question]) -> list[tuple[str, str]]:
-    """Return (key, id) of each question, for `_by_key`: the key is the id itself."""
+    """Return (key, id) of each question, for `_pairs_by_key`: the key is the id itself."""
     return [(question.id, question.id) for question in questions]
 
 
 def _prompt_keys(questions: Sequence[Question]) -> list[tuple[str, str]]:
-    """Return (key, id) of each question, for `_by_key`: the key is a hash of the prompt."""
+    """Return (key, id) of each question, for `_pairs_by_key`: the key is a hash of the prompt."""
     return [(_digest(question.prompt), question.id) for question in questions]
 
 
@@ -162,7 +162,7 @@ def _digest(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode("utf-8", "replace")).hexdigest()
 
 
-def _by_key(
+def _pairs_by_key(
     first: Sequence[tuple[str, str]], second: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, str]]:
     """Yield (id in the second result, id in the first result) for equal keys.
@@ -173,13 +173,13 @@ def _by_key(
         first: (key, id) for each question of the first result.
         second: (key, id) for each question of the second result.
     """
-    first_ids = _unique(first)
-    for key, second_id in _unique(second).items():
+    first_ids = _ids_of_unique_keys(first)
+    for key, second_id in _ids_of_unique_keys(second).items():
         if key in first_ids:
             yield second_id, first_ids[key]
 
 
-def _unique(keys: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _ids_of_unique_keys(keys: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return a dict from key to id, without the keys that several questions have."""
     ids_by_key: dict[str, list[str]] = {}
     for key, question_id in keys:
@@ -187,7 +187,7 @@ def _unique(keys: Sequence[tuple[str, str]]) -> dict[str, str]:
     return {key: ids[0] for key, ids in ids_by_key.items() if len(ids) == 1}
 
 
-def _by_question(
+def _pairs_by_question(
     first: Sequence[Question], second: Sequence[Question]
 ) -> Iterator[tuple[str, str]]:
     """Yield (id in the second result, id in the first result) for equal questions and options.
@@ -198,12 +198,12 @@ def _by_question(
     first_keys = _question_keys(first)
     second_keys = _question_keys(second)
     if first_keys and second_keys:
-        yield from _by_key(first_keys, second_keys)
+        yield from _pairs_by_key(first_keys, second_keys)
     elif second_keys:
-        yield from _contained(second, first)
+        yield from _pairs_by_containment(second, first)
     elif first_keys:
         # Here the questions are those of the first result, so each pair is turned round.
-        for first_id, second_id in _contained(first, second):
+        for first_id, second_id in _pairs_by_containment(first, second):
             yield second_id, first_id
 
 
@@ -219,7 +219,7 @@ def _question_keys(questions: Sequence[Question]) -> list[tuple[str, str]]:
     return keys
 
 
-def _contained(
+def _pairs_by_containment(
     questions: Sequence[Question], prompts: Sequence[Question]
 ) -> Iterator[tuple[str, str]]:
     """Yield (id of a question, id of the only prompt that contains the question).

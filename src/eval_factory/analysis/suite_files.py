@@ -49,8 +49,8 @@ def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
         groups.append({"group": group, "models": rates})
     missing = []
     for run in results.missing:
-        named = _named(run.cell, "target", "evaluation", "status")
-        missing.append(named | _named(run, "reason", "what_to_do"))
+        named = _fields_of_record(run.cell, "target", "evaluation", "status")
+        missing.append(named | _fields_of_record(run, "reason", "what_to_do"))
     document = {
         "schema_version": SUITE_SCHEMA_VERSION,
         "status": results.status,
@@ -87,7 +87,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
     The first nine fields and the folder are always listed, the other fields only if their values
     are known.
     """
-    first = _named(
+    always_listed = _fields_of_record(
         cell,
         "target",
         "evaluation",
@@ -99,7 +99,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
         "n",
         "reportable",
     )
-    paid = _named(cell, "cost", "unpriced", "prompt_tokens", "completion_tokens")
+    paid = _fields_of_record(cell, "cost", "unpriced", "prompt_tokens", "completion_tokens")
     paid["unpriced"] = cell.unpriced or None  # 0 is left out, like None
     scale = None
     if cell.scale is not None:
@@ -107,10 +107,12 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
     scores = []
     for score in cell.group_scores:
         scores.append(OneLine(without_nulls(rounded_fields(asdict(score), exact=("value",)))))
-    validity = _named(cell, "requested", "failed", "coverage", "unreadable")
+    validity = _fields_of_record(cell, "requested", "failed", "coverage", "unreadable")
     # The fields that are None are left out below. Empty lists and mappings become None.
     further = {
-        **_named(cell, "reason", "model", "task", "upstream", "higher_is_better", "unit"),
+        **_fields_of_record(
+            cell, "reason", "model", "task", "upstream", "higher_is_better", "unit"
+        ),
         "scale": scale,
         "validity": without_nulls(validity) or None,
         "not_reportable": list(cell.not_reportable) or None,
@@ -120,7 +122,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
         "scores": scores or None,
     }
     written: dict[str, Any] = formatted(without_nulls(further))
-    return {**first, "folder": folder_of(cell, root), **written}
+    return {**always_listed, "folder": folder_of(cell, root), **written}
 
 
 def _verdict(cell: CellResult) -> str | None:
@@ -130,7 +132,7 @@ def _verdict(cell: CellResult) -> str | None:
     return cell.verdict.name.lower()
 
 
-def _named(record: object, *names: str) -> dict[str, Any]:
+def _fields_of_record(record: object, *names: str) -> dict[str, Any]:
     """Return these fields of a record as a dict. All numbers but `value` are rounded."""
     return rounded_fields({name: getattr(record, name) for name in names}, exact=("value",))
 
@@ -344,7 +346,7 @@ def _scores(results: SuiteResults) -> Iterator[str]:
     floors = [messages.floor_texts(results, name) for name in names]
     if any(floors):
         rows.append([messages.FLOOR_LABEL, *map(Lines, floors)])
-    # `numbers`: all columns but the first are columns with numbers
+    # all columns but the first hold numbers
     yield from in_markdown(Table(["model", *headers], rows, number_columns=len(headers)))
     yield from ("", "Each value with its 95 % interval and its number of instances (n).")
     not_reportable = [

@@ -134,13 +134,13 @@ def look(
     output = RunOutput(quiet=flags["quiet"], as_json=flags["as_json"])
     with output.failures_reported():
         panel_flags = {} if executor is None else {"executor": executor}
-        loaded = load_panel(panel, os.environ, panel_flags)
+        loaded_panel = load_panel(panel, os.environ, panel_flags)
         if flags["dry_run"]:
-            _show_preview(loaded, output, debug=ctx.obj["debug"])
+            _show_preview(loaded_panel, output, debug=ctx.obj["debug"])
             return
         options = _run_options(output, wait=flags["wait"], no_preflight=flags["no_preflight"])
         options = replace(options, imported=imported)
-        outcome = make_baseline_or_look(loaded, options, why_new_baseline=new_baseline)
+        outcome = make_baseline_or_look(loaded_panel, options, why_new_baseline=new_baseline)
         _write_outcome(outcome, output)
     ctx.exit(outcome.exit_code)
 

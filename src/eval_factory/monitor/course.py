@@ -57,12 +57,8 @@ VALUES_FILE = "values.json"
 The tests of a look read the measurements of earlier askings from these files. Earlier runs are
 measured again only if another version of the answer reader read the answers of a run.
 """
-ANSWER_SHARES = (
-    "refused",
-    "unreadable",
-    "empty",
-    "failed",
-)  # figures that are shares of the answers
+ANSWER_SHARES = ("refused", "unreadable", "empty", "failed")
+"""The watched figures that are shares of the answers."""
 STATED_MODELS = "stated"  # the watched figure with the names of the models that answers state
 WHOLE_UNIT_SINCE = 2
 """The first version of the statistics with the parameter `whole_unit` of `detector.sigma_of`."""

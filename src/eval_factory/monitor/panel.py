@@ -194,18 +194,20 @@ class Panel:
         """The limits of all tasks and groups."""
         limits = []
         for name, task in zip(self.names, self.section.tasks, strict=True):
-            of_task = Limit(name=name, task=name, metric=task.metric, max_drop=float(task.max_drop))
-            limits.append(of_task)
+            task_limit = Limit(
+                name=name, task=name, metric=task.metric, max_drop=float(task.max_drop)
+            )
+            limits.append(task_limit)
             for field, groups in task.groups.items():
                 for value, group in groups.items():
-                    of_group = replace(
-                        of_task,
+                    group_limit = replace(
+                        task_limit,
                         name=f"{name}, {field}={value}",
                         max_drop=float(group.max_drop),
                         field=field,
                         value=value,
                     )
-                    limits.append(of_group)
+                    limits.append(group_limit)
         return tuple(limits)
 
     def with_target(self, target: dict[str, Any]) -> Panel:
@@ -420,9 +422,8 @@ def _section_problems(section: PanelSection, names: Sequence[str]) -> Iterator[s
                 f"{MONITOR_SECTION}.tasks[{number}]: there are two tasks with the name {name!r}; "
                 "set a different `name` for each"
             )
-    params_by_path = {
-        MONITOR_SECTION: section.params
-    }  # path of the keys in the file -> its `params`
+    # path of the keys in the file -> its `params`
+    params_by_path = {MONITOR_SECTION: section.params}
     for number, task in enumerate(section.tasks):
         params_by_path[f"{MONITOR_SECTION}.tasks[{number}]"] = task.params
     for path, params in params_by_path.items():

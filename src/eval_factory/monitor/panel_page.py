@@ -100,7 +100,7 @@ def monitor_page(name: str, history: History) -> str:
         epoch=epoch,
         history=History,  # the class: the template makes histories of earlier lines
         edge_of=edge_of,
-        named=_named,
+        look_label=_look_label,
         markup=markup,
         one_line=one_line,
         formats=formats,
@@ -121,7 +121,7 @@ def edge_of(limit: Line) -> float:
     return float(limit["baseline"] + limit["max_drop"])
 
 
-def _named(look: Line) -> str:
+def _look_label(look: Line) -> str:
     """Return the number and the date of a look."""
     return f"{look['look']}, {look['at'][:10]}"
 
@@ -234,7 +234,7 @@ class _Epoch:
                 cells = self._cells(entry, limit["baseline"])
             else:
                 cells = ["not made", *["-"] * (len(head) - 2)]
-            rows.append([_named(look), *cells])
+            rows.append([_look_label(look), *cells])
         return Table(head, rows, number_columns=len(head) - 1)
 
     @staticmethod
@@ -263,7 +263,7 @@ class _Epoch:
         names = list(self.looks[-1]["figures"])
         rows = []
         for look in self.looks:
-            cells = [_named(look), e_value_text(look["e"])]
+            cells = [_look_label(look), e_value_text(look["e"])]
             for name in names:
                 cells.append(e_value_text(look["figures"][name]["e"]))
             rows.append(cells)
@@ -279,9 +279,9 @@ class _Epoch:
         rows = []
         for key, (label, format_figure) in _FIGURES.items():
             cells = [label]
-            of_looks = [look["watched"][key] for look in self.looks]
-            last = of_looks[-1] if of_looks else None
-            present = [figure for figure in of_looks if figure is not None]
+            figures_of_looks = [look["watched"][key] for look in self.looks]
+            last = figures_of_looks[-1] if figures_of_looks else None
+            present = [figure for figure in figures_of_looks if figure is not None]
             smallest = min(present, default=None)
             largest = max(present, default=None)
             for figure in (self.baseline["watched"][key], last, smallest, largest):
@@ -291,10 +291,10 @@ class _Epoch:
 
     def score_plot(self, limit: Line) -> Drawing:
         """Return a plot of each look's score, with the baseline and the limit."""
-        mean = limit["baseline"]
+        baseline = limit["baseline"]
         edge = edge_of(limit)
-        low = mean - 2 * limit["sigma"]
-        high = mean + 2 * limit["sigma"]
+        low = baseline - 2 * limit["sigma"]
+        high = baseline + 2 * limit["sigma"]
         scores = {}
         for number, entry in self.entries_of(limit["name"]).items():
             scores[number] = entry["value"]
@@ -309,17 +309,17 @@ class _Epoch:
         band_height = plot.y_of(low) - band_top
         plot.shapes.append(drawing.rect(LEFT, band_top, RIGHT - LEFT, band_height, "grid"))
         plot.draw_frame({tick: f"{tick:.6g}" for tick in axis.ticks()})
-        plot.draw_level(mean, "ink")
+        plot.draw_level(baseline, "ink")
         plot.draw_level(edge, "second")
-        plot.write_end_labels([(mean, "baseline"), (edge, "limit")])
+        plot.write_end_labels([(baseline, "baseline"), (edge, "limit")])
         plot.draw_line(scores, limit["metric"])
         return plot.finished_drawing(f"{limit['name']}: {limit['metric']} of each look")
 
     def e_value_plot(self) -> Drawing:
         """Return a plot of the e-values of each limit, with their mean."""
         level = self.alarm_at
-        mean = {look["look"]: look["e"] for look in self.looks}
-        values = [1.0, level, *mean.values()]
+        mean_by_look = {look["look"]: look["e"] for look in self.looks}
+        values = [1.0, level, *mean_by_look.values()]
         by_limit: dict[str, dict[int, float]] = {}  # the e-values of each limit's looks
         for limit in self.baseline["limits"]:
             name = limit["name"]
@@ -346,7 +346,7 @@ class _Epoch:
         )
         for name, by_look in by_limit.items():
             plot.draw_line(by_look, name, "faint")
-        plot.draw_line(mean, "mean e-value")
+        plot.draw_line(mean_by_look, "mean e-value")
         if 1 < len(by_limit) <= MAX_NUMBERED:
             labels = []
             for number, by_look in enumerate(by_limit.values(), start=1):
@@ -441,7 +441,7 @@ class _Plot:
                 continue
             x, y = points[look["look"]]
             value_text = e_value_text(value) if self.is_log else formats.score(value)
-            title = one_line(f"look {_named(look)}: {name} {value_text}")
+            title = one_line(f"look {_look_label(look)}: {name} {value_text}")
             if is_main and self.alarm is not None and look["look"] == self.alarm["look"]:
                 # the corners of a diamond
                 corners = ((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y))
@@ -452,7 +452,7 @@ class _Plot:
 
     def _sign(self, look: Line, sign: str, explanation: str) -> None:
         """Write a sign above the horizontal axis; the explanation appears under the pointer."""
-        title = one_line(f"look {_named(look)}: {explanation}")
+        title = one_line(f"look {_look_label(look)}: {explanation}")
         self.shapes.append(
             drawing.text_shape(self.x_of(look["look"]), BOTTOM - 6, sign, "middle", title=title)
         )

@@ -381,14 +381,14 @@ class PanelPackWriter:
         baseline = history.baseline or {}
         looks = history.looks
         epoch = history.epoch  # the number of the current baseline
-        self._last = looks[-1] if looks else baseline
+        self._last_look_or_baseline = looks[-1] if looks else baseline
         self._history = history
         alarms = list(self._alarms())
         has_alarm = any(alarm["epoch"] == epoch for alarm in alarms)
         changed = _last_changes(baseline, looks)
         stated = None  # if they differ: the models that the last look and the baseline state
         if looks:
-            models = (self._last.get("watched") or {}).get("stated")
+            models = (self._last_look_or_baseline.get("watched") or {}).get("stated")
             models_before = (baseline.get("watched") or {}).get("stated")
             if models != models_before:
                 stated = (models, models_before)
@@ -397,7 +397,7 @@ class PanelPackWriter:
             **plan,
             "lines": history.lines,
             "head": history.head,
-            "last": self._last,
+            "last": self._last_look_or_baseline,
             "baseline": baseline,
             "epoch": epoch,
             "looks": looks,
@@ -428,8 +428,8 @@ class PanelPackWriter:
 
         The paths are relative to the panel's folder.
         """
-        asking = self._last
-        repeats = self._last.get("repeats")  # only a baseline has repeats
+        asking = self._last_look_or_baseline
+        repeats = self._last_look_or_baseline.get("repeats")  # only a baseline has repeats
         if repeats:
             asking = repeats[-1]
         return [run["folder"] for run in asking.get("runs", ())]

@@ -242,8 +242,8 @@ def _findings(
     baseline = _simulated_part(baseline)
     rng = np.random.default_rng(seed)
     if counts is None:
-        measured = len(baseline.values)
-        counts = _RunCounts(total=measured, measured=measured)
+        measured_runs = len(baseline.values)
+        counts = _RunCounts(total=measured_runs, measured=measured_runs)
     weeks_by_drop = _weeks_until_alarm(
         baseline, counts, DROPS, alarm_e=alarm_e, years=years, rng=rng
     )
@@ -257,11 +257,11 @@ def _needed_runs(baseline: LimitBaseline, alarm_e: float, *, seed: list[int]) ->
     """
     baseline = _simulated_part(baseline)
     drop = max(0.1, baseline.max_drop + 0.05)
-    measured = len(baseline.values)
-    more_repeats = [count for count in SIMULATED_REPEATS if count > measured]
-    for repeats in (measured, *more_repeats):
+    measured_runs = len(baseline.values)
+    more_repeats = [count for count in SIMULATED_REPEATS if count > measured_runs]
+    for repeats in (measured_runs, *more_repeats):
         rng = np.random.default_rng([*seed, repeats])
-        counts = _RunCounts(total=repeats, measured=measured)
+        counts = _RunCounts(total=repeats, measured=measured_runs)
         (weeks,) = _weeks_until_alarm(
             baseline, counts, [drop], alarm_e=alarm_e, years=FIRST_YEARS, rng=rng
         )
@@ -307,18 +307,18 @@ def _weeks_until_alarm(
     runs[:, : len(measured)] = measured
     for run in range(len(measured), counts.total):
         runs[:, run] = answers.draw()
-    before_drop = EDetectors(runs, answers.units, baseline.max_drop, baseline.looks)
+    detectors_before_drop = EDetectors(runs, answers.units, baseline.max_drop, baseline.looks)
     looks_before_drop = baseline.looks * 19 // 52  # the drop begins at look 20 of 52
     for look in range(looks_before_drop):
         if look < looks_before_drop - SIMULATED_BEFORE_DROP:
-            before_drop.lose_all()
+            detectors_before_drop.lose_all()
         else:
-            before_drop.add_look(answers.draw())
+            detectors_before_drop.add_look(answers.draw())
     weeks_by_drop: list[Array] = []
     for drop in drops:
         weeks = np.full(years, np.inf)
         without_alarm: Array = np.arange(years)  # the years that had no alarm yet
-        detectors = before_drop.for_panels(without_alarm)
+        detectors = detectors_before_drop.for_panels(without_alarm)
         for week in range(1, baseline.looks - looks_before_drop + 1):
             has_alarm = detectors.add_look(answers.draw(without_alarm, drop)) >= alarm_e
             weeks[without_alarm[has_alarm]] = week

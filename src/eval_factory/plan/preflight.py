@@ -111,7 +111,7 @@ def probe(
     probes = []
     for server in servers.all:
         probes.append(_Probe(settings, endpoint, servers, server, env=env, redactor=redactor))
-    outcomes = map_at_once(_Probe.outcome, probes, at_once=len(probes))
+    outcomes = map_at_once(_Probe.probe_server, probes, at_once=len(probes))
     return _joint_warning(outcomes)
 
 
@@ -153,21 +153,21 @@ class _Probe:
     env: Mapping[str, str]
     redactor: Redactor
 
-    def outcome(self) -> str | PrerequisiteError | None:
+    def probe_server(self) -> str | PrerequisiteError | None:
         """Probe the server; return a warning or an error, or None if the server answered.
 
         An error is not raised, so that the outcomes of all servers are known.
         """
         self.server.is_patient = False  # HTTP 429 (too many requests) ends the probe at once
         try:
-            warning = self.warning()
+            warning = self.send_request()
         except PrerequisiteError as error:
             return error
         if warning is not None and len(self.servers.all) > 1:
             return f"{self.server.messages.url}: {warning}"
         return warning
 
-    def warning(self) -> str | None:
+    def send_request(self) -> str | None:
         """Send the request; return a warning if the server did not answer, but may answer later.
 
         If the benchmark shows pictures, the request contains a picture.

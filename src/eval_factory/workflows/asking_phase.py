@@ -165,7 +165,9 @@ def probe_all(
 
         def warning_of(endpoint: EndpointSettings) -> str | None:
             admission = None if shared is None else shared.admission(endpoint.role)
-            return probe(endpoint, context.env, context.redactor, context.log.info, admission)
+            return probe(
+                endpoint, context.env, context.redactor, context.log.info, admission=admission
+            )
 
         try:
             warnings = map_at_once(warning_of, real_endpoints, at_once=len(real_endpoints))
