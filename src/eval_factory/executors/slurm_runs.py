@@ -573,15 +573,15 @@ class SlurmRuns:
                 locked the suite must set a minimum age, for another process may be submitting a
                 wave.
         """
-        names = {task.job_name for task in self._queue or ()}
+        queued_job_names = {task.job_name for task in self._queue or ()}
         for wave in self.store.waves():
-            file = self.store.environment_file(wave.number)
+            keys_file = self.store.environment_file(wave.number)
             with suppress(OSError):
                 if (
-                    wave.job_name not in names
-                    and time.time() - file.stat().st_mtime >= older_than_s
+                    wave.job_name not in queued_job_names
+                    and time.time() - keys_file.stat().st_mtime >= older_than_s
                 ):
-                    file.unlink()
+                    keys_file.unlink()
 
     def _clean_up_after(self, wave: Wave, job: str) -> None:
         """Submit the clean-up job of a wave, which deletes the wave's keys.
@@ -679,13 +679,13 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
         if name in queued
     ]
     if queued_cells:
-        named = shlex.quote(str(folder.chosen_folder))
+        quoted_folder = shlex.quote(str(folder.chosen_folder))
         raise BusyError(
             f"{folder.chosen_folder}: in Slurm already: {first_of(queued_cells, 3)}\n"
-            f"  wait for the end: eval-factory suite status {named}, "
+            f"  wait for the end: eval-factory suite status {quoted_folder}, "
             "then run the same command with --executor slurm\n"
             "  or cancel the jobs, then run the same command, which reuses the answers so far: "
-            f"eval-factory suite cancel {named}"
+            f"eval-factory suite cancel {quoted_folder}"
         )
 
 

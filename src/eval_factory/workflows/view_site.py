@@ -135,7 +135,7 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
     return viewed
 
 
-def viewed_as(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun:
+def viewed_as_entry(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun:
     """Return the only HELM run of an output folder, named as an entry of a leaderboard.
 
     Args:

@@ -289,8 +289,8 @@ def _with_runs(
             f"{len(not_run)} entries are left out, because a chat endpoint lacks: "
             f"{_asked_for(chosen)}\n"
         )
-    entries_by_name, unknown = _evaluations_of(runnable, evaluation)
-    not_run += unknown
+    entries_by_name, not_run_without_task = _evaluations_of(runnable, evaluation)
+    not_run += not_run_without_task
     _show_missing_paths(chosen, screen)
     suite = _suite(board, entries_by_name, evaluation, env) if entries_by_name else None
     cells = _cells_of(suite, env, screen, dry_run=dry_run)
@@ -355,11 +355,11 @@ def _evaluations_of(
             continue
         # The name becomes the name of a folder, and some file systems ignore the case of letters.
         # A name that an entry with another description already uses therefore gets a number.
-        plain_name = name_of_type(entry.description, evaluation.framework)
-        name = plain_name
+        name_without_number = name_of_type(entry.description, evaluation.framework)
+        name = name_without_number
         number = 2
         while description_of_name.get(name.lower(), entry.description) != entry.description:
-            name = f"{plain_name}-{number}"
+            name = f"{name_without_number}-{number}"
             number += 1
         description_of_name[name.lower()] = entry.description
         entries_by_name.setdefault(name, []).append(entry)
@@ -517,8 +517,8 @@ def evaluation_of(
     for entry in entries or ():
         roles_of_entries |= dict.fromkeys(_roles_of(entry, framework))
     task = _task_of(leaderboard, roles_of_entries or leaderboard.judges)
-    as_run_eval = RunRequest(run_config=request.run_config, flags=flags, overrides=overrides)
-    evaluation = build_evaluation(as_run_eval, framework, env, task)
+    run_eval_request = RunRequest(run_config=request.run_config, flags=flags, overrides=overrides)
+    evaluation = build_evaluation(run_eval_request, framework, env, task)
     params = evaluation.params
     problems = []
     for path, prescribed in PRESCRIBED.items():

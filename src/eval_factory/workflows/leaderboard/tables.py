@@ -213,7 +213,7 @@ def runs_in_tables(
         run_folder = folder / row.folder
         state = read_last_run_state(RunDir(run_folder))
         if state is not None and state.identity == row.identity:
-            viewed.append((view_site.viewed_as(run_folder, row.run, row.groups), row))
+            viewed.append((view_site.viewed_as_entry(run_folder, row.run, row.groups), row))
     return viewed
 
 

@@ -84,11 +84,11 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
     invocation = SlurmInvocation(work, slurm_runs)
     try:
         while True:
-            states = invocation.states()
+            states = invocation.poll_slurm()
             if slurm_runs.store.cancelled.exists():  # `suite cancel` ends this command like Ctrl-C
                 raise KeyboardInterrupt
             if states is not None:
-                invocation.step(states)
+                invocation.act_on_states(states)
                 if not work.unreported or not work.options.wait:
                     break
             work.journal.tick()
@@ -116,7 +116,7 @@ class SlurmInvocation:
     # when Slurm stopped answering, in seconds of time.monotonic; None if the last query succeeded
     silent_since: float | None = None
 
-    def states(self) -> Mapping[str, RunState] | None:
+    def poll_slurm(self) -> Mapping[str, RunState] | None:
         """Ask Slurm, and return the state of each run by the run's name.
 
         Returns None if Slurm did not answer and will be asked again.
@@ -139,14 +139,16 @@ class SlurmInvocation:
         self.silent_since = None
         return states
 
-    def step(self, states: Mapping[str, RunState]) -> None:
+    def act_on_states(self, states: Mapping[str, RunState]) -> None:
         """Report ended cells, cancel jobs that can never start, and submit cells without a job.
 
         `states`: the state of each run, by the name of the run.
         """
         cells = {run_name(planned): planned for planned in self.work.unreported}
-        in_slurm = {name for name, state in states.items() if isinstance(state, (Waiting, Started))}
-        self._end_outdated(in_slurm, cells.keys())
+        names_in_slurm = {
+            name for name, state in states.items() if isinstance(state, (Waiting, Started))
+        }
+        self._end_outdated(names_in_slurm, cells.keys())
         to_submit = []
         for name, planned in cells.items():
             state = states.get(name, Lost())  # a run that was never submitted has no state
@@ -157,7 +159,7 @@ class SlurmInvocation:
                     "correct suite.slurm"
                 )
                 self.work.report_end(planned, RunStatus.FAILED, ConfigError.exit_code, reason)
-            elif name not in in_slurm and not self._has_ended(planned, state):
+            elif name not in names_in_slurm and not self._has_ended(planned, state):
                 to_submit.append(planned)
         # Deletes the keys of ended job arrays. For each array with queued tasks, submits a job that
         # deletes the keys later.
@@ -165,15 +167,17 @@ class SlurmInvocation:
         if to_submit:
             self._submit(to_submit)
 
-    def _end_outdated(self, in_slurm: AbstractSet[str], current: AbstractSet[str]) -> None:
+    def _end_outdated(
+        self, names_in_slurm: AbstractSet[str], current_names: AbstractSet[str]
+    ) -> None:
         """Cancel each run in Slurm whose cell has another configuration now.
 
         Args:
-            in_slurm: the names of the runs whose task waits or runs.
-            current: the names of the runs of the cells without a report.
+            names_in_slurm: the names of the runs whose task waits or runs.
+            current_names: the names of the runs of the cells without a report.
         """
-        cells_of_current = {cell_of(name) for name in current}
-        for name in in_slurm - current:
+        cells_of_current = {cell_of(name) for name in current_names}
+        for name in names_in_slurm - current_names:
             # The name of a run contains a digest of its settings. If the cell also has a current
             # run, the run in Slurm has other settings.
             if cell_of(name) in cells_of_current:

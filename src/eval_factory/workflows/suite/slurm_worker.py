@@ -85,7 +85,7 @@ class Start:
         wave: Wave,
         runs: Sequence[ExecutorRun],
         interrupt: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM),
-        every_s: float = _MARK_CHECK_INTERVAL_S,
+        check_interval_s: float = _MARK_CHECK_INTERVAL_S,
     ) -> None:
         """Create the mark of this start.
 
@@ -95,14 +95,14 @@ class Start:
             runs: the runs that are started.
             interrupt: ends these runs, as Slurm would with SIGTERM. The answers stay on disk, and
                 no end is recorded.
-            every_s: the interval between two checks for newer marks, in seconds.
+            check_interval_s: the interval between two checks for newer marks, in seconds.
 
         Raises:
             OSError: a mark cannot be written.
         """
         self._store = store
         self._interrupt = interrupt
-        self._every_s = every_s
+        self._check_interval_s = check_interval_s
         # the folder of each run's marks
         self._folders = [store.starts_folder(cell_of(run.name)) for run in runs]
         name = f"w{wave.number}-{uuid.uuid4().hex[:12]}"
@@ -116,7 +116,7 @@ class Start:
         self.was_replaced = False
         """True if a newer start has interrupted this start."""
 
-    def wait_for_older(self) -> None:
+    def wait_for_older_start(self) -> None:
         """Wait a few seconds if an older start has recorded no end.
 
         The processes of the older start may still run, or their node may be lost.
@@ -149,7 +149,7 @@ class Start:
     def _check_regularly(self) -> None:
         """Check for newer starts, until the `with` block ends or this start is interrupted."""
         # `wait` returns False if the interval has passed, and True if the `with` block has ended.
-        while not self.was_replaced and not self._has_left.wait(self._every_s):
+        while not self.was_replaced and not self._has_left.wait(self._check_interval_s):
             self.check()
 
 
@@ -212,7 +212,7 @@ def _run_as_suite(store: SlurmStore, wave: Wave, runs: Sequence[ExecutorRun]) ->
     # The options are equal for all runs. `probed` is None if the runs have to probe the endpoints.
     options = SuiteOptions(debug=runs[0].debug, no_preflight=runs[0].probed is not None)
     with Start(store, wave, runs) as start:
-        start.wait_for_older()
+        start.wait_for_older_start()
         try:
             suite = _suite_of(store, wave, runs)
             return run_suite(suite, options, env=os.environ, screen=recorder).exit_code

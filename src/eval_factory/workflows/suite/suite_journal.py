@@ -193,7 +193,7 @@ class SuiteState:
             self.ended = event
         elif kind in (CELL_STARTED, CELL_ENDED) and cell_key(event) in self.cells:
             cell = self.cells[cell_key(event)]
-            self.cells[cell_key(event)] = _after(cell, event)
+            self.cells[cell_key(event)] = _state_after(cell, event)
         elif kind == ENDPOINT_PAUSED:
             group = str(event.get("group"))
             cells = frozenset(map(str, event.get("cells") or []))
@@ -226,7 +226,7 @@ class SuiteState:
         return [cell.after_suite_ended() for cell in cells]
 
 
-def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
+def _state_after(cell: CellState, event: Mapping[str, Any]) -> CellState:
     """Return the state of a cell after a `cell_started` or `cell_ended` event."""
     cell = replace(
         cell,

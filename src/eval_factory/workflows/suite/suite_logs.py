@@ -21,27 +21,32 @@ from eval_factory.workflows.suite.suite_status import (
 
 
 def show_logs(
-    reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool
+    reader: SuiteReader,
+    wanted_name: str | None,
+    write_line: Callable[[str], object],
+    *,
+    follow: bool,
 ) -> None:
     """Write every line of the logs of one cell.
 
     Args:
         reader: the reader of the suite's status.
-        wanted: the name of the cell, or a part of the name that no other cell has; None if the
+        wanted_name: the name of the cell, or a part of the name that no other cell has; None if the
             suite has only one cell.
-        write: gets each line.
+        write_line: gets each line.
         follow: True to wait for further lines until the cell, or the suite, has ended.
 
     Raises:
-        ConfigError: `wanted` does not name exactly one cell.
+        ConfigError: `wanted_name` does not name exactly one cell.
         PrerequisiteError: the cell has no logs, and `follow` is False.
     """
     tails: dict[Path, LineTail] = {}  # reads the new lines of each log
     last_shown: LineTail | None = None  # the log of the last line that was written
     while True:
         status = reader.read_status()
-        cell = find_cell(status, wanted)
-        wanted = cell.name  # the same cell in all further steps, even if other cells match later
+        cell = find_cell(status, wanted_name)
+        # the same cell in all further steps, even if other cells match later
+        wanted_name = cell.name
         for path in _logs_of(cell, status.folder):
             if path not in tails:
                 tails[path] = LineTail(path)
@@ -58,9 +63,9 @@ def show_logs(
                 lines.append(tail.rest)
             for line in lines:
                 if tail is not last_shown:
-                    write(f"==> {tail.path} <==")
+                    write_line(f"==> {tail.path} <==")
                     last_shown = tail
-                write(printable(line.decode("utf-8", errors="replace")))
+                write_line(printable(line.decode("utf-8", errors="replace")))
         if not goes_on:
             return
         time.sleep(0.5)
@@ -79,25 +84,25 @@ def _logs_of(cell: CellStatus, suite: SuiteDir) -> list[Path]:
     return [cell.job.log, screen_log, *logs_of_run]
 
 
-def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
-    """Return the cell with the name `wanted`, or else the only cell whose name contains `wanted`.
+def find_cell(status: SuiteStatus, wanted_name: str | None) -> CellStatus:
+    """Return the cell with this name, or else the only cell whose name contains `wanted_name`.
 
-    `wanted` may be None if the suite has only one cell.
+    `wanted_name` may be None if the suite has only one cell.
 
     Raises:
         ConfigError: no cell, or more than one cell, matches.
     """
     cells = []
     for cell in status.cells:
-        if wanted is None or wanted in cell.name:
+        if wanted_name is None or wanted_name in cell.name:
             cells.append(cell)
     # A cell with exactly this name is meant, even if names of other cells contain this name.
-    cells = [cell for cell in cells if cell.name == wanted] or cells
+    cells = [cell for cell in cells if cell.name == wanted_name] or cells
     if len(cells) == 1:
         return cells[0]
-    if wanted is None:
+    if wanted_name is None:
         problem = "the name of a cell is needed"
     else:
-        problem = f"{one_line(repr(wanted))} fits {len(cells)} cells"
+        problem = f"{one_line(repr(wanted_name))} fits {len(cells)} cells"
     names = first_of([cell.name for cell in cells or status.cells], limit=10) or "none yet"
     raise ConfigError(f"{problem}; there are: {names}")

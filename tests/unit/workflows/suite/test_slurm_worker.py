@@ -191,7 +191,7 @@ def test_a_newer_start_of_the_same_run_ends_this_one(
     looking: list[Start] = []
 
     def begun(store: SlurmStore, wave: Wave, runs: Sequence[ExecutorRun]) -> Start:
-        looking.append(Start(store, wave, runs, lambda: None, every_s=LONG_S))
+        looking.append(Start(store, wave, runs, lambda: None, check_interval_s=LONG_S))
         return looking[0]
 
     def taken_over(*_: object) -> None:
@@ -336,10 +336,10 @@ def test_an_interrupt_or_a_defect_of_the_disk(
 def test_an_older_start_is_given_time_to_end(task: Task, clock: Clock) -> None:
     """Of whichever wave: a submitter may have taken its task for lost."""
     task.start()
-    task.start().wait_for_older()
+    task.start().wait_for_older_start()
     assert clock.slept == [slurm_worker._MAX_END_OF_OLDER_S]
     clock.slept.clear()
-    task.start(1).wait_for_older()
+    task.start(1).wait_for_older_start()
     assert clock.slept == [], "there is nobody else"
 
 
@@ -348,26 +348,30 @@ def test_a_start_of_an_earlier_wave_that_ended_is_not_waited_for(task: Task, clo
     first = task.wave
     run = task.wave.runs[0]
     task.wave = task.store.new_wave("s", [replace(run, name="t/e/another")])
-    task.start().wait_for_older()
+    task.start().wait_for_older_start()
     assert clock.slept == [slurm_worker._MAX_END_OF_OLDER_S], (
         "it may go on where Slurm does not reach it"
     )
     task.starts()[0].unlink()
     task.store.record_end(first, run, RunEnd(0, RunStatus.COMPLETE, None))
-    task.start().wait_for_older()
+    task.start().wait_for_older_start()
     assert len(clock.slept) == 1
 
 
 def test_it_looks_while_it_is_entered(task: Task) -> None:
     told = threading.Event()
-    with Start(task.store, task.wave, task.wave.runs, told.set, every_s=0.01) as start:
+    with Start(task.store, task.wave, task.wave.runs, told.set, check_interval_s=0.01) as start:
         assert not start.was_replaced
         task.start()
         assert told.wait(LONG_S)
     assert start.was_replaced
     assert len(starts_below(start.marks[0].parent)) == 2
     with Start(
-        task.store, task.wave, task.wave.runs, lambda: pytest.fail("interrupted"), every_s=LONG_S
+        task.store,
+        task.wave,
+        task.wave.runs,
+        lambda: pytest.fail("interrupted"),
+        check_interval_s=LONG_S,
     ) as left:
         pass
     task.start()
