@@ -100,7 +100,7 @@ def _record(
     hosts = {need.source.split("/")[2] for need in needs}
     missing = []
     for need in needs:
-        if need.missing:
+        if need.missing:  # a text that says what is missing
             missing.append(need.missing)
     if not needs:
         state = "your own" if task.own_data else "needs none"
@@ -146,7 +146,11 @@ def _need_text(need: Need, task: TaskSources) -> str:
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 @_TO
 @click.option(
-    "--origin", "origins", multiple=True, metavar="NAME=URL", help="A mirror for a source's origin."
+    "--origin",
+    "origins",
+    multiple=True,
+    metavar="NAME=URL",
+    help="Download from the mirror URL, not from the origin NAME.",
 )
 def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) -> None:
     """Download the data that runs of these tasks read ('all': the data of every task;

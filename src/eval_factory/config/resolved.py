@@ -108,7 +108,8 @@ class Evaluation:
         fields = endpoint.adapter_config.params_to_add
         names = [endpoint.api_key, *variables_in([urls, fields, headers])]
         asks_default_jury = self.task.helm.judges and extra.judges is None
-        # HELM's default judges and the judges that HELM prescribes use these three keys.
+        # Three keys are for HELM's own judges: for its default jury, which `extra.judges` replaces,
+        # and for the judges of some tasks, which HELM prescribes and nothing replaces.
         if asks_default_jury or self.task.helm.prescribed_judges:
             names += [
                 extra.gpt_judge_api_key,
@@ -135,8 +136,9 @@ class Evaluation:
     def _usable_services(self) -> list[str]:
         """Return the OAuth services that this run may use.
 
-        If the variable of the endpoint's API key is not set, a service signs in instead: the
-        service at the endpoint's host. It may be any service of framework.yml.
+        `endpoint.api_key` names a variable. If the environment lacks this variable, the service at
+        the endpoint's host signs in, which may be any service of framework.yml. If `api_key` names
+        no variable, only the services that the configuration names are used.
         """
         services = self.oauth_services()
         if self.endpoint.api_key is None:

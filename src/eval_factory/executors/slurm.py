@@ -229,12 +229,12 @@ def reason_name(reason: str) -> str:
     return reason.strip().strip("()")
 
 
-_OPTION_OF_EVALUATION = re.compile(
+_NOT_FOR_CLEAN_UP = re.compile(
     "--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|hold|mail)"
 )
-"""Matches options in `extra` that a clean-up job does not need, for it only deletes a file.
+"""Matches the options of `slurm.extra` that the clean-up job leaves out: `--mem-per-cpu=4G`.
 
-An example is `--mem-per-cpu=4G`.
+The clean-up job only deletes a file, after the jobs of the suite have ended.
 """
 
 
@@ -313,7 +313,7 @@ def _memory_per_cpu(memory: str, cpus: int) -> str:
         unit = memory[-1]
         number = memory[:-1]
     kibibytes = int(number) * 1024 ** "KMGT".index(unit)
-    rounded_up = -(-kibibytes // cpus)  # `//` rounds down, and the two signs turn that round
+    rounded_up = -(-kibibytes // cpus)  # `//` rounds down; with a minus before and after it, up
     return f"{rounded_up}K"
 
 
@@ -358,7 +358,7 @@ def clean_up_script(
         "--requeue",
         "--export=NONE",
     ]
-    options += [option for option in resources["extra"] if not _OPTION_OF_EVALUATION.match(option)]
+    options += [option for option in resources["extra"] if not _NOT_FOR_CLEAN_UP.match(option)]
     commands = [
         # 50 pauses of 10 seconds end before the time limit of 10 minutes.
         "for ((i = 0; i < 50; i++)); do",

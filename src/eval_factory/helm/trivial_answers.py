@@ -116,7 +116,8 @@ def strategies(
             constants[f"always {answer}"] = answer
     # a strategy's name -> its answer to each question
     by_name = {name: (answer,) * len(questions) for name, answer in constants.items()}
-    # In SQL, the most frequent right answer is an empty query, which is among the constants.
+    # Many SQL questions cannot be answered, and an empty query is right. So the majority would be
+    # the constant `EMPTY_NAME`. SQL questions have no options and no longest option either.
     if form != "sql":
         by_name |= dict(_data_dependent_answers(questions, source_noun))
     if compares_words and not labels:
@@ -411,12 +412,14 @@ def _label_of(question: AskedQuestion, text: str) -> str | None:
     return None
 
 
-def with_answer(annotation: Mapping[str, Any], answer_fields: Mapping[str, Any]) -> dict[str, Any]:
+def ehr_sql_annotation_of_strategy(
+    annotation: Mapping[str, Any], answer_fields: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return ehr_sql's annotation of the model's answer, with the fields of a strategy's answer.
 
-    The benchmark's evaluation rewrites some queries of a model before it runs them. `as_evaluated`
-    holds the results of the rewritten queries. No query of a strategy is rewritten, so
-    `as_evaluated` gets the strategy's result too.
+    The annotation holds the result of the query as the model wrote it. If the authors' evaluation
+    of ehr_sql (not HELM's) rewrites the query, `as_evaluated` holds the result of the rewritten
+    query. No query of a strategy is rewritten, so both places get the strategy's result.
 
     Args:
         annotation: the annotation of the model's answer.

@@ -321,7 +321,9 @@ class _Scorer:
             answered = replace(state, result=result)
             if annotation is not None:
                 annotations = state.annotations or {}
-                sql_annotation = trivial.with_answer(annotations.get("ehr_sql", {}), annotation)
+                sql_annotation = trivial.ehr_sql_annotation_of_strategy(
+                    annotations.get("ehr_sql", {}), annotation
+                )
                 answered = replace(answered, annotations={**annotations, "ehr_sql": sql_annotation})
             self._rows_by_key[key] = self._values(answered)
         return self._rows_by_key[key]

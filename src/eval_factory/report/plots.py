@@ -146,7 +146,11 @@ class PlottedValue:
     low: float | None = None  # the lower end of the interval
     high: float | None = None  # the upper end of the interval
     count: int | None = None  # the number of instances
-    stands_out: bool = False  # True if the value differs significantly: drawn as a diamond
+    stands_out: bool = False
+    """True if the value differs significantly from that of the other instances.
+
+    Such a value is drawn as a diamond.
+    """
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -348,10 +352,13 @@ def difference_plot(
     shapes: list[Shape] = [*axis.shapes(top - 4, bottom, axis_label)]
     zero = axis.x(0)
     shapes.append(drawing.line(zero, top - 4, zero, bottom, "ink", _LINE_WIDTH))
-    # If b - a is above zero, b has the higher score.
-    better_below, better_above = names
-    if not higher_is_better:
-        better_above, better_below = names
+    a, b = names  # If b - a is above zero, b has the higher score.
+    if higher_is_better:
+        better_below = a
+        better_above = b
+    else:
+        better_below = b
+        better_above = a
     # A name has the width from zero to the edge of the drawing, less the words behind the name
     # and two margins of 8.
     not_for_name = text_width(" is better") + 16
@@ -367,12 +374,12 @@ def difference_plot(
 
 
 def _better_text(x: float, y: float, name: str, width: float, anchor: drawing.Anchor) -> Shape:
-    """Return the text `NAME is better`. If the name is cut to `width`, the title is the name."""
+    """Return the text `NAME is better`. If the name is cut to `width`, the tooltip is the name."""
     shown = fitted(name, width)
-    title = ""
+    tooltip = ""
     if shown != name:
-        title = name
-    return drawing.text_shape(x, y, f"{shown} is better", anchor, title=title)
+        tooltip = name
+    return drawing.text_shape(x, y, f"{shown} is better", anchor, title=tooltip)
 
 
 def _row_shapes(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
@@ -431,8 +438,9 @@ def _text_over(axis: Axis, text: str, value: float, y: float) -> Shape:
 def _mark_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
     """Return the marks in the order of their rows, each with True if its text is on its right.
 
-    All texts are on the same side if they are narrow enough. In this order of the rows, no mark's
-    line crosses the text of another mark.
+    All texts are on the same side if they are narrow enough. The line of a mark goes down through
+    the rows above its own. In this order of the rows, no line crosses the text of another mark,
+    unless two wide texts on different sides each cover the other's line.
     """
     right_to_left = sorted(marks, key=lambda mark: -mark.value)
     # pairs of the x coordinate of a mark and the width of its text
@@ -445,7 +453,33 @@ def _mark_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
         return [(mark, False) for mark in reversed(right_to_left)]
     # Each text is on the side of its mark that has more space.
     middle = (axis.left + axis.right) / 2
-    return [(mark, axis.x(mark.value) < middle) for mark in right_to_left]
+    rows = []
+    waiting = right_to_left
+    while waiting:
+        mark = _mark_of_next_row(axis, waiting)
+        rows.append((mark, axis.x(mark.value) < middle))
+        waiting = [other for other in waiting if other is not mark]
+    return rows
+
+
+def _mark_of_next_row(axis: Axis, waiting: Sequence[Mark]) -> Mark:
+    """Return a mark whose text covers the line of no other waiting mark; else the first mark."""
+    for mark in waiting:
+        if not _covers_a_line(axis, mark, waiting):
+            return mark
+    return waiting[0]
+
+
+def _covers_a_line(axis: Axis, mark: Mark, others: Sequence[Mark]) -> bool:
+    """Return True if the text of a mark, on the side with more space, covers another's line."""
+    x = axis.x(mark.value)
+    width = text_width(mark.text(axis)) + _GAP
+    left = x - width
+    right = x
+    if x < (axis.left + axis.right) / 2:
+        left = x
+        right = x + width
+    return any(left < axis.x(other.value) < right for other in others if other is not mark)
 
 
 def _mark_shapes(
@@ -575,7 +609,7 @@ def _bin_width(axis: Axis, bins: Sequence[Bin]) -> float:
     Bars of single values have a gap of at least 2 pixels, if possible. Bars of equal bins have a
     gap of 1 pixel.
     """
-    if len(bins) > MAX_DISTINCT:
+    if len(bins) > MAX_DISTINCT:  # `bins_of` made `BINS` bins of equal width
         return (axis.right - axis.left) / BINS - 1
     width = _MAX_BAR_WIDTH
     for left, right in pairwise(bins):

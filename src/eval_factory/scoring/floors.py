@@ -25,8 +25,8 @@ from eval_factory.helm.trivial_answers import (
     PADDED_NAME,
     StrategyScores,
     TrivialScores,
+    ehr_sql_annotation_of_strategy,
     read_trivial_scores,
-    with_answer,
 )
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
@@ -110,7 +110,9 @@ class _Strategy:
             # HELM executed the model's query. The trivial answer's query replaces this query.
             annotations = dict(state.annotations or {})
             executed = annotations.get("ehr_sql", {})
-            annotations["ehr_sql"] = with_answer(executed, self.scored.annotation)
+            annotations["ehr_sql"] = ehr_sql_annotation_of_strategy(
+                executed, self.scored.annotation
+            )
             state = state.model_copy(update={"annotations": annotations})
         self.corrections.add_answer(key, state, answer)
 

@@ -16,9 +16,9 @@ from eval_factory.helm.trivial_answers import (
     Strategy,
     StrategyScores,
     TrivialScores,
+    ehr_sql_annotation_of_strategy,
     read_trivial_scores,
     strategies,
-    with_answer,
 )
 from eval_factory.reading import is_refusal
 from eval_factory.tasks.framework import load_framework
@@ -272,9 +272,9 @@ def test_an_annotation_of_another_answer_keeps_the_gold_query() -> None:
         "ground_truth_rows": [[1]],
     }
     plain = {**known, **answer}
-    assert with_answer(known, answer) == plain
+    assert ehr_sql_annotation_of_strategy(known, answer) == plain
     evaluated = {"predicted_result": [], "query_error": "no", "ground_truth_rows": [[2]]}
-    assert with_answer({**known, "as_evaluated": evaluated}, answer) == {
+    assert ehr_sql_annotation_of_strategy({**known, "as_evaluated": evaluated}, answer) == {
         **plain,
         "as_evaluated": {
             "predicted_result": [[1]],

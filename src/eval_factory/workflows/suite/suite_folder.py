@@ -46,6 +46,8 @@ def find_suite(path: Path) -> SuiteDir:
             suggests a suite in a folder above `path`. Also raised if a file of the suite is a link
             that leads out of the folder.
     """
+    # A suite is in the folder itself; that of a single run is in a subfolder. In both cases,
+    # `chosen_folder` is the folder that the user chose for the output.
     for folder in (suite_dir(path), suite_dir(path / SINGLE_RUN_FOLDER)):
         if folder.was_started:
             refuse_foreign(folder.chosen_folder, folder.all_paths)
@@ -106,7 +108,7 @@ def locked(folder: SuiteDir) -> Iterator[None]:
         ) from error
     started = time.monotonic()
     try:
-        while not _is_lock_acquired(descriptor, folder):
+        while not _try_to_lock(descriptor, folder):
             if time.monotonic() - started > MAX_LOCK_WAIT_S:
                 holder = Holder.read_from(folder.lock) or "an unknown process"
                 raise BusyError(
@@ -122,7 +124,7 @@ def locked(folder: SuiteDir) -> Iterator[None]:
         os.close(descriptor)  # the lock ends with its descriptor
 
 
-def _is_lock_acquired(descriptor: int, folder: SuiteDir) -> bool:
+def _try_to_lock(descriptor: int, folder: SuiteDir) -> bool:
     """Try to lock the file; return True if this process now has the lock.
 
     Raises:
@@ -209,6 +211,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
     store = SlurmStore(folder)
     had_jobs = False
     if store.exists():
+        # a wave is one submitted array of jobs; a run in the queue is a task of its wave
         had_jobs = bool(task_of_each_run(slurm.queue(), store.waves()))
         SlurmRuns(folder, slurm, say=say).end()
     if (holder := find_lock_holder(folder)) is None:
