@@ -339,7 +339,7 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
     elif "variables" in document:
         assert any("script" in job for job in document.values())  # jobs of GitLab
     else:
-        schema = documents.schema(documents.EVALUATION_CONFIG_SCHEMA)
+        schema = documents.read_schema(documents.EVALUATION_CONFIG_SCHEMA)
         places = (schema["properties"], schema["properties"]["validity"]["properties"])
         assert any(set(document) <= set(place) for place in places) or "runs" in document, name
 

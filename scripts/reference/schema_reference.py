@@ -24,7 +24,7 @@ Schema = Mapping[str, Any]
 
 def schema_page() -> str:
     """docs/reference/result.md."""
-    schema = documents.schema(documents.EVALUATION_CONFIG_SCHEMA)
+    schema = documents.read_schema(documents.EVALUATION_CONFIG_SCHEMA)
     rows = list(_rows(schema, "", schema["$defs"], {}))
     lines = [INTRODUCTION, ""]
     lines += [

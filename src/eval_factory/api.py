@@ -476,11 +476,11 @@ def reproduce(
     The returned record also lists what has changed on this machine since the evaluation. With
     `output_dir`, the run config is also written to this folder.
     """
-    from eval_factory.report.reader import one_run
+    from eval_factory.report.reader import find_only_run
     from eval_factory.workflows.reproduce import reproduce as reproduce_run
 
     return reproduce_run(
-        one_run(folder, "reproduce"),
+        find_only_run(folder, command="reproduce"),
         None if output_dir is None else Path(output_dir),
         env=_env(env),
     )
@@ -494,11 +494,11 @@ def run_again(
     screen: TextIO | None = None,
 ) -> Reran:
     """Repeat the evaluation of an output folder in another folder, and compare the two results."""
-    from eval_factory.report.reader import one_run
+    from eval_factory.report.reader import find_only_run
     from eval_factory.workflows.reproduce import run_again as run
 
     return run(
-        one_run(folder, "reproduce"),
+        find_only_run(folder, command="reproduce"),
         Path(output_dir),
         env=_env(env),
         screen=screen or io.StringIO(),
@@ -523,12 +523,12 @@ def rescore(
     Raises:
         PrerequisiteError: With these settings, the model would have to be asked.
     """
-    from eval_factory.report.reader import one_run
+    from eval_factory.report.reader import find_only_run
     from eval_factory.workflows.reproduce import rescore as run
 
     # `run` itself puts `output_dir` into the request.
     request = request_of_arguments(run_config, output_dir=None, flags=flags, overrides=overrides)
-    run_folder = one_run(folder, "rescore")
+    run_folder = find_only_run(folder, command="rescore")
     with interruptible():
         return run(
             run_folder, request, Path(output_dir), env=_env(env), screen=screen or io.StringIO()

@@ -23,7 +23,15 @@ from eval_factory.core.enums import Evidence
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import Score
-from eval_factory.report.reader import COUNT, FLAG, NUMBER, TEXT, StoredResult, frame, load_result
+from eval_factory.report.reader import (
+    COUNT,
+    FLAG,
+    NUMBER,
+    TEXT,
+    StoredResult,
+    data_frame,
+    load_result,
+)
 from eval_factory.report.verdicts import Verdict, verdict_of
 from eval_factory.scoring import paired
 from eval_factory.scoring.intervals import PROPORTION, holm_corrected, lower_end
@@ -213,7 +221,7 @@ class Compared:
             row["folder_a"] = str(comparison.a.folder)
             row["folder_b"] = str(comparison.b.folder)
             rows.append(row)
-        return frame(PAIR_COLUMNS, rows)
+        return data_frame(PAIR_COLUMNS, rows)
 
     def instances_frame(self) -> DataFrame:
         """Return a data frame with a row for each pair and instance whose values differ.
@@ -230,7 +238,7 @@ class Compared:
                 rows.append({**names, "id": key, "better": comparison.a.label})
             for key in comparison.flips.b_only:
                 rows.append({**names, "id": key, "better": comparison.b.label})
-        return frame(FLIP_COLUMNS, rows)
+        return data_frame(FLIP_COLUMNS, rows)
 
     def __repr__(self) -> str:
         models = [f"{model.label} {model.name}" for model in self.models]

@@ -432,7 +432,7 @@ def page_of_several_results(folders: Sequence[Path], *, with_texts: bool = True)
     # The modules of the page are imported here because a comparison as text does not need them.
     from markupsafe import Markup
 
-    from eval_factory.report.page.document import PageComparison, page, shown_results
+    from eval_factory.report.page.document import PageComparison, results_page, shown_results
 
     compared = compare(folders)
     stored_results = [load_result(folder) for folder in folders]
@@ -449,7 +449,7 @@ def page_of_several_results(folders: Sequence[Path], *, with_texts: bool = True)
         sentences=[list(sentences(comparison)) for comparison in compared.comparisons],
         reasons=[reason.message for reason in compared.reasons],
     )
-    return page(shown, comparison=comparison, with_texts=with_texts)
+    return results_page(shown, comparison=comparison, with_texts=with_texts)
 
 
 def _plots(compared: Compared, stored_results: Sequence[StoredResult]) -> Iterator[str]:

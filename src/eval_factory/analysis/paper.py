@@ -31,9 +31,9 @@ from eval_factory.report import papers
 from eval_factory.report.page.document import pack_page
 from eval_factory.report.reader import (
     StoredResult,
+    find_only_run,
     is_suite_folder,
     load_result,
-    one_run,
     run_folders,
 )
 
@@ -72,7 +72,7 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
     if purpose == "model-card" and len(runs) > 1:
         if len(folders) == 1:
             # Raises an error that lists the runs in the folder.
-            one_run(folders[0], f"report --for {purpose}")
+            find_only_run(folders[0], command=f"report --for {purpose}")
         raise ConfigError(f"report: --for {purpose} is about one run: give one output folder")
     if purpose in _SINGLE_RUN_TEXTS and len(runs) == 1:
         stored = load_result(runs[0])
@@ -95,12 +95,12 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
         several = _SeveralRuns(
             results, papers.Citations(), describe=papers.describe_run_beside_table
         )
-        return papers.methods_of(several)
+        return papers.methods_text_of_runs(several)
     # The only purpose that is left is a TRIPOD-LLM checklist about several runs. It writes a
     # citation as "(ref. 3)".
     cite = papers.Citations(form="(ref. {})")
     several = _SeveralRuns(results, cite, describe=papers.describe_run_in_full, in_table=False)
-    return papers.tripod_of(several, several.named(show=code))
+    return papers.tripod_llm_of_runs(several, several.named(show=code))
 
 
 def page_of_suite(folder: Path, page_folder: Path) -> str:
@@ -280,9 +280,9 @@ class _SeveralRuns:
             names = list(dict.fromkeys(run[axis] for run in runs))
             all_runs_of_names = [run for run in self.runs if run[axis] in names]
             if len(runs) == len(all_runs_of_names):
-                return f"{word} {papers.enumerated(names)}"
+                return f"{word} {papers.joined_with_and(names)}"
         names_of_runs = [f"{target} on {evaluation}" for target, evaluation in runs]
-        return f"Of {papers.enumerated(names_of_runs)}"
+        return f"Of {papers.joined_with_and(names_of_runs)}"
 
     def comparison_sentences(self, item: str) -> list[str]:
         """Return the sentences that a comparison of the models adds to an item of TRIPOD-LLM.
@@ -309,7 +309,7 @@ class _SeveralRuns:
             "missing": self.results.missing,
             "cite": self.cite,
         }
-        return papers.rendered(papers.paper_texts()["comparison"][item], values)
+        return papers.rendered_lines(papers.paper_texts()["comparison"][item], values)
 
 
 def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:

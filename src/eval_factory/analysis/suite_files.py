@@ -30,7 +30,7 @@ from eval_factory.core.tables import Code, Lines, Link, Strong, Table, TableCell
 from eval_factory.core.tables import html as in_html
 from eval_factory.core.tables import markdown_lines as in_markdown
 from eval_factory.report import documents
-from eval_factory.report.documents import formatted, rounded_fields, without_nulls
+from eval_factory.report.documents import rounded_fields, with_layout_marks, without_nulls
 from eval_factory.report.page.document import tables_page
 
 SUITE_SCHEMA_VERSION = 1  # the version of the form of both YAML documents
@@ -121,7 +121,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
         "paid": without_nulls(paid) or None,
         "scores": scores or None,
     }
-    written: dict[str, Any] = formatted(without_nulls(further))
+    written: dict[str, Any] = with_layout_marks(without_nulls(further))
     return {**always_listed, "folder": folder_of(cell, root), **written}
 
 

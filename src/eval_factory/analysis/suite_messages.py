@@ -20,7 +20,7 @@ from eval_factory.core.enums import RunStatus
 from eval_factory.core.formats import counted
 from eval_factory.core.results import AskedAgain, Share
 from eval_factory.core.tables import Code, Table, TableCell
-from eval_factory.report.asked_again_sentences import by_harm
+from eval_factory.report.asked_again_sentences import families_by_harm
 from eval_factory.report.result_sentences import value_text
 from eval_factory.report.verdicts import Verdict
 
@@ -417,7 +417,9 @@ def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:
         same_each_time = record.repeats.same_each_time
     worst_words = NO_VALUE
     lost_by_words = None
-    families = by_harm(record.in_other_words)  # families of rewordings, the most harmful first
+    families = families_by_harm(
+        record.in_other_words
+    )  # families of rewordings, the most harmful first
     if families:
         name, family = families[0]
         worst_words = f"{name} {formats.score(family.change.difference, sign='+')}"

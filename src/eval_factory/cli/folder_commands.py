@@ -288,10 +288,10 @@ def export_sheets(
     The sample is stratified by score and group. Model, judges, scores and ids are hidden;
     DIR/annotations has the codes.
     """
-    from eval_factory.report.reader import one_run
+    from eval_factory.report.reader import find_only_run
     from eval_factory.workflows import annotate as workflow
 
-    folder = one_run(folder, "annotate export")
+    folder = find_only_run(folder, command="annotate export")
     exported = workflow.export_sheets(
         folder,
         out,
@@ -333,11 +333,11 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     and `verify` finds them intact. To import results of other programs, use `eval-factory import`;
     for data of a benchmark, `data import`.
     """
-    from eval_factory.report.reader import one_run
+    from eval_factory.report.reader import find_only_run
     from eval_factory.report.result_sentences import clinician_lines
     from eval_factory.workflows.annotate import import_sheets
 
-    imported = import_sheets(one_run(folder, "annotate import"), sheets)
+    imported = import_sheets(find_only_run(folder, command="annotate import"), sheets)
     first_line = f"{imported.ratings} ratings imported"
     if imported.empty:
         first_line += f"; {imported.empty} rows were left empty"
@@ -479,9 +479,9 @@ def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bo
     """
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.exports.hub_results import hub_entry
-    from eval_factory.report.reader import load_result, one_run
+    from eval_factory.report.reader import find_only_run, load_result
 
-    stored = load_result(one_run(folder, "export hf"))
+    stored = load_result(find_only_run(folder, command="export hf"))
     text = hub_entry(stored, task_id=task_id, allow_not_reportable=allow_not_reportable)
     if output is None:
         sys.stdout.write(text)
@@ -520,9 +520,9 @@ def parquet(folder: Path, output: Path) -> None:
     """Write a Parquet file with a row for each instance of a result, with prompts and answers."""
     from eval_factory.report.exports.parquet_file import write_parquet
     from eval_factory.report.exports.stored_facts import reasons_against_reporting
-    from eval_factory.report.reader import load_result, one_run
+    from eval_factory.report.reader import find_only_run, load_result
 
-    stored = load_result(one_run(folder, "export parquet"))
+    stored = load_result(find_only_run(folder, command="export parquet"))
     rows = write_parquet(stored, output)
     click.echo(f"{output}: {rows} rows")
     if reasons := reasons_against_reporting(stored):

@@ -327,7 +327,9 @@ def _page_of_several(
             f"report: several folders have one common page{hint}; "
             "name the page's file with -o page.html"
         )
-    return output, page_of_several_results(compared_runs(folders, "report"), with_texts=with_texts)
+    return output, page_of_several_results(
+        compared_runs(folders, command="report"), with_texts=with_texts
+    )
 
 
 def _page_of_one(folder: Path, output: Path | None, *, with_texts: bool) -> tuple[Path, str]:

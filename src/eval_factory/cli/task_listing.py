@@ -523,5 +523,5 @@ def schema_text(name: str) -> str:
     else:
         from eval_factory.report import documents
 
-        document = documents.schema(f"{name}.schema.json")
+        document = documents.read_schema(f"{name}.schema.json")
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

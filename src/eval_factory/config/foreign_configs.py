@@ -392,14 +392,14 @@ class _FileImport:
         A reference names the path of a value in this file, or a variable of the environment. For a
         variable, its reference in eval-factory's form is returned: `${NAME}` or `${NAME:-default}`.
         """
-        variable = _VARIABLE_REFERENCE.match(name)
-        if variable:
+        match = _VARIABLE_REFERENCE.match(name)
+        if match:
             suffix = ""
-            if variable["default"] is not None:
-                default = variable["default"].strip().strip("'\"")
+            if match["default"] is not None:
+                default = match["default"].strip().strip("'\"")
                 if default not in ("null", "None"):
                     suffix = f":-{default}"
-            return f"${{{variable['name']}{suffix}}}"
+            return f"${{{match['name']}{suffix}}}"
         *sections, last = name.split(".")
         value = section_at(self.document, sections).get(last)
         if not isinstance(value, (str, int, float)):
@@ -668,9 +668,9 @@ class _RunDocument:
         """
         if not isinstance(name, str):
             return name
-        reference = _VARIABLE.fullmatch(name)
-        if reference:
-            name = reference[1]
+        match = _VARIABLE.fullmatch(name)
+        if match:
+            name = match.group(1)
         self.file_import.api_key_variables.add(name)
         return self.user_variables.get(name) or name
 
@@ -753,7 +753,7 @@ def _user_variables(path: str, section: Mapping[str, Any]) -> dict[str, str | No
     user_variables: dict[str, str | None] = {}
     for name, value in _mapping(section.get("env_vars")).items():
         match = _USER_VARIABLE.match(str(value))
-        user_variables[f"{path}.{name}"] = match[1] if match else None
+        user_variables[f"{path}.{name}"] = match.group(1) if match else None
     return user_variables
 
 

@@ -215,9 +215,9 @@ class _Conversion:
             path: the path of this name in the file.
         """
         name = str(benchmark)
-        container_task = _CONTAINER_TASK.match(name)
-        if container_task is not None and self.framework.task(container_task[1]) is not None:
-            return container_task[1]
+        match = _CONTAINER_TASK.match(name)
+        if match is not None and self.framework.task(match.group(1)) is not None:
+            return match.group(1)
         shown_name = repr(one_line(name, _MAX_SHOWN_NAME))
         if looks_like_key(name):
             shown_name = REDACTED

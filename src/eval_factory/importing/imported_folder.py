@@ -16,7 +16,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.importing.foreign_run import ForeignRun
 from eval_factory.report.checksums import digests_of, write_checksums
-from eval_factory.report.documents import run_config
+from eval_factory.report.documents import run_config_document
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.write import write_reports
 from eval_factory.scoring.clinicians import with_clinicians
@@ -115,7 +115,7 @@ def write_import(
         redactor=redactor,
         responses={},  # only eval-factory's own runs have stored responses
     )
-    document = run_config(
+    document = run_config_document(
         redactor.redact_tree(config),
         redactor.redact_text(command),
         framework_name=FRAMEWORK,

@@ -39,7 +39,7 @@ from eval_factory.monitor.ledger import (
 from eval_factory.monitor.panel import MONITOR_SECTION, PANEL_FILE
 from eval_factory.monitor.simulation import SIMULATED_REPEATS
 from eval_factory.report.page.document import pack_page
-from eval_factory.report.papers import pack_markdown, pack_texts, rendered
+from eval_factory.report.papers import pack_markdown, pack_texts, rendered_lines
 
 SHOWN_NOTES = 5  # the number of notes on the screen
 _E_VALUE_DIGITS = 3  # the significant digits of an e-value
@@ -416,7 +416,7 @@ class PanelPackWriter:
 
     def render_sentences(self, template: str) -> list[str]:
         """Return the sentences of a template, filled in with the values."""
-        return rendered(template, self._values)
+        return rendered_lines(template, self._values)
 
     def _say(self, name: str) -> str:
         """Return the sentences with this name in the texts of packs, for use in a template."""
@@ -456,7 +456,7 @@ class PanelPackWriter:
 
 def _say_alarm(alarm: Line) -> str:
     """Return the sentences about an alarm, for use in a template."""
-    return " ".join(rendered(pack_texts()["panel"]["alarm"], {"one": alarm}))
+    return " ".join(rendered_lines(pack_texts()["panel"]["alarm"], {"one": alarm}))
 
 
 def _last_changes(baseline: Line, looks: Sequence[Line]) -> dict[str, Line]:

@@ -114,7 +114,7 @@ def _other_words_lines(
     """
     families = []
     small_families = []
-    for name, family in by_harm(in_other_words):
+    for name, family in families_by_harm(in_other_words):
         if family.change.questions >= MIN_QUESTIONS:
             families.append((name, family))
         else:
@@ -138,7 +138,7 @@ def _other_words_lines(
         )
 
 
-def by_harm(families: Mapping[str, InOtherWords]) -> list[tuple[str, InOtherWords]]:
+def families_by_harm(families: Mapping[str, InOtherWords]) -> list[tuple[str, InOtherWords]]:
     """Return (name, family) pairs; the family that lowers the score most comes first.
 
     Families with the same difference are in the order of their names.
@@ -378,7 +378,7 @@ class LostAnswers:
         self.family = ""
         self._lost_ids: set[str] = set()  # ids of instances
         if record is not None:
-            for name, family in by_harm(record.in_other_words):
+            for name, family in families_by_harm(record.in_other_words):
                 if family.lost:
                     self.family = name
                     self._lost_ids = set(family.lost)

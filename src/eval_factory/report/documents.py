@@ -45,7 +45,7 @@ def rounded_fields(fields: Mapping[str, Any], *, exact: Collection[str] = ()) ->
     return rounded_values
 
 
-def formatted(value: Any) -> Any:
+def with_layout_marks(value: Any) -> Any:
     """Return a value with marks for the YAML writer.
 
     `OneLine` and `OneLineList` are the marks: the writer puts such a mapping or list on one line.
@@ -53,12 +53,12 @@ def formatted(value: Any) -> Any:
     value.
     """
     if isinstance(value, Mapping):
-        items = {str(name): formatted(item) for name, item in value.items()}
+        items = {str(name): with_layout_marks(item) for name, item in value.items()}
         if all(map(_is_short, items.values())):
             return OneLine(items)
         return items
     if isinstance(value, (list, tuple)):
-        listed = [formatted(item) for item in value]
+        listed = [with_layout_marks(item) for item in value]
         # Numbers and single words share a line. A sentence has a line of its own.
         is_long = any(
             isinstance(item, (dict, list)) or (isinstance(item, str) and " " in item)
@@ -82,7 +82,7 @@ def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def evaluation_config(
+def evaluation_config_document(
     result: results.TaskResult, config: Mapping[str, Any], command: str
 ) -> dict[str, Any]:
     """Return the document of evaluation_config.yaml, the standardised result.
@@ -96,7 +96,9 @@ def evaluation_config(
         comparability = _comparability(result.comparability)
     clinicians = {}
     if result.clinicians is not None:
-        clinicians["clinicians"] = formatted(_rounded_without_empty(asdict(result.clinicians)))
+        clinicians["clinicians"] = with_layout_marks(
+            _rounded_without_empty(asdict(result.clinicians))
+        )
     provenance = without_nulls(asdict(result.provenance))
     for endpoint in provenance["endpoints"].values():
         # An endpoint with one server has no `servers`, as in results of earlier versions.
@@ -110,8 +112,8 @@ def evaluation_config(
         "validity": _validity(result),
         **clinicians,
         "comparability": comparability,
-        "usage": formatted(usage(result.usage)),
-        "provenance": formatted(provenance),
+        "usage": with_layout_marks(usage_section(result.usage)),
+        "provenance": with_layout_marks(provenance),
         "config": config["config"],
         "target": config["target"],
         "command": command,
@@ -233,7 +235,7 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
         **parts,
         **last,
     }
-    section: dict[str, Any] = formatted(without_nulls(in_order))
+    section: dict[str, Any] = with_layout_marks(without_nulls(in_order))
     for name, floor in section["floors"].items():
         if not floor["assumed"]:  # Few floors are assumed, so `assumed` is written only if True.
             del floor["assumed"]
@@ -253,7 +255,7 @@ def _rounded_without_empty(value: Any) -> Any:
     return value
 
 
-def usage(record: results.Usage) -> dict[str, Any]:
+def usage_section(record: results.Usage) -> dict[str, Any]:
     """Return the section `usage`, with the figures of this run at its top level.
 
     The figures by role are added if a judge was asked. The figures of all runs are added if they
@@ -300,7 +302,7 @@ def _spent(spent: results.Spent) -> dict[str, Any]:
     return {**figures, "cost": {**cost, **price}}
 
 
-def results_yml(
+def results_yml_document(
     result: results.TaskResult, config: Mapping[str, Any], command: str
 ) -> dict[str, Any]:
     """Return the document of results.yml, the result in the format of NVIDIA's EvalFactory.
@@ -325,9 +327,10 @@ def results_yml(
     }
 
 
-def run_config(
+def run_config_document(
     config: Mapping[str, Any],
     command: str,
+    *,
     framework_name: str,
     pkg_name: str,
     further: Mapping[str, Any] | None = None,
@@ -394,8 +397,8 @@ lists and mappings are left out; an empty text is written.
 """
 
 
-def instance_line(record: results.InstanceRecord) -> dict[str, Any]:
-    """Return one line of instances.jsonl."""
+def instance_fields(record: results.InstanceRecord) -> dict[str, Any]:
+    """Return the fields of one line of instances.jsonl."""
     line = {name: getattr(record, name) for name in INSTANCE_FIELDS}
     if record.turns:
         line["turns"] = list(record.turns)
@@ -409,8 +412,8 @@ def instance_line(record: results.InstanceRecord) -> dict[str, Any]:
     return line
 
 
-def result_line(record: results.InstanceRecord) -> dict[str, Any]:
-    """Return one line of results.jsonl."""
+def result_fields(record: results.InstanceRecord) -> dict[str, Any]:
+    """Return the fields of one line of results.jsonl."""
     line = {name: getattr(record, name) for name in RESULT_FIELDS}
     if record.latency_s is not None:
         line["latency_s"] = rounded(record.latency_s, DIGITS_OF_SECONDS)
@@ -423,7 +426,7 @@ def result_line(record: results.InstanceRecord) -> dict[str, Any]:
     return line
 
 
-def schema(name: str) -> dict[str, Any]:
+def read_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema with this file name, which comes with the package."""
     text = (resources.files("eval_factory.report") / "schemas" / name).read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
@@ -451,5 +454,5 @@ def _validator(schema_name: str) -> Any:
     """
     from jsonschema.validators import validator_for
 
-    loaded = schema(schema_name)
+    loaded = read_schema(schema_name)
     return validator_for(loaded)(loaded)

@@ -131,7 +131,7 @@ def text_width(text: str) -> float:
     return FONT_SIZE * (1.05 * wide + 0.6 * narrow)
 
 
-def fitted(text: str, width: float) -> str:
+def cut_to_width(text: str, width: float) -> str:
     """Return a text as one printable line; a line that is wider than `width` is cut."""
     shown = one_line(text, MAX_TITLE)
     if text_width(shown) <= width:
@@ -143,7 +143,7 @@ def fitted(text: str, width: float) -> str:
 
 def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "start") -> Shape:
     """Return a text that is at most `width` wide; the title of a cut text is the uncut text."""
-    shown = fitted(text, width)
+    shown = cut_to_width(text, width)
     uncut = one_line(text, MAX_TITLE)
     title = ""
     if shown != uncut:

@@ -79,7 +79,9 @@ def _differences_by_suffix(suffix: str, stored: str, made: str) -> Iterator[Diff
     pairs = zip_longest(stored.split("\n"), made.split("\n"), fillvalue=ABSENT)
     for number, (stored_line, made_line) in enumerate(pairs, start=1):
         if stored_line is ABSENT or made_line is ABSENT:
-            yield Difference(f"line {number}", shown(stored_line), shown(made_line))
+            yield Difference(
+                f"line {number}", as_message_text(stored_line), as_message_text(made_line)
+            )
         elif stored_line != made_line:
             yield from _line_differences(suffix, stored_line, made_line, f"line {number}")
 
@@ -98,7 +100,7 @@ def _document_differences(suffix: str, stored: str, made: str) -> Iterator[Diffe
         first_line = str(error).splitlines()[0]
         yield Difference(field="", stored=f"cannot be read ({first_line})", made="a document")
         return
-    yield from differences(document, parse(made))
+    yield from differences_of_documents(document, parse(made))
 
 
 def _line_differences(suffix: str, stored: str, made: str, line: str) -> Iterator[Difference]:
@@ -110,12 +112,12 @@ def _line_differences(suffix: str, stored: str, made: str, line: str) -> Iterato
         yield from _text_differences(stored, made, line)
         return
     try:
-        stored_run_config = json.loads(stored)
+        stored_document = json.loads(stored)
         made_document = json.loads(made)
     except ValueError:
         yield from _text_differences(stored, made, line)
         return
-    for difference in differences(stored_run_config, made_document):
+    for difference in differences_of_documents(stored_document, made_document):
         field = line
         if difference.field:
             field = f"{line}: {difference.field}"
@@ -130,7 +132,7 @@ def _text_differences(stored: str, made: str, field: str) -> Iterator[Difference
     if not same_text(stored, made):
         # Half of the shown characters are those before the difference.
         begin = max(0, _first_difference(stored, made) - _MAX_SHOWN // 2)
-        yield Difference(field, shown(stored[begin:]), shown(made[begin:]))
+        yield Difference(field, as_message_text(stored[begin:]), as_message_text(made[begin:]))
 
 
 def _first_difference(stored: str, made: str) -> int:
@@ -144,7 +146,7 @@ def _first_difference(stored: str, made: str) -> int:
     return 0
 
 
-def differences(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
+def differences_of_documents(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
     """Yield the differences of two documents, each with the path of its field.
 
     The order of fields does not matter. A list and a tuple with the same items are equal. Other
@@ -156,15 +158,17 @@ def differences(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
             field = str(name)
             if path:
                 field = f"{path}.{name}"
-            yield from differences(stored.get(name, ABSENT), made.get(name, ABSENT), field)
+            yield from differences_of_documents(
+                stored.get(name, ABSENT), made.get(name, ABSENT), field
+            )
     elif isinstance(stored, (list, tuple)) and isinstance(made, (list, tuple)):
         pairs = zip_longest(stored, made, fillvalue=ABSENT)
         for number, (stored_item, made_item) in enumerate(pairs):
-            yield from differences(stored_item, made_item, f"{path}[{number}]")
+            yield from differences_of_documents(stored_item, made_item, f"{path}[{number}]")
     elif isinstance(stored, str) and isinstance(made, str) and same_text(stored, made):
         return
     elif type(stored) is not type(made) or stored != made:
-        yield Difference(path, shown(stored), shown(made))
+        yield Difference(path, as_message_text(stored), as_message_text(made))
 
 
 def same_text(stored: str, made: str) -> bool:
@@ -176,7 +180,7 @@ def same_text(stored: str, made: str) -> bool:
     return re.fullmatch(pattern, made, re.DOTALL) is not None
 
 
-def shown(value: Any) -> str:
+def as_message_text(value: Any) -> str:
     """Return a value as text for a message; ` ...` follows if the text is cut.
 
     A text is cut after `_MAX_SHOWN` characters.

@@ -151,7 +151,7 @@ class DescribedRun:
 
     def render_sentences(self, template: str) -> list[str]:
         """Return the sentences of a template."""
-        return rendered(template, self._values)
+        return rendered_lines(template, self._values)
 
     render_by_run = render_sentences  # For one run, both return the same sentences.
 
@@ -204,7 +204,7 @@ def record_row(result: TaskResult) -> list[str]:
     return [one_line(cell or NOT_RECORDED) for cell in cells]
 
 
-def rendered(template: str, values: Mapping[str, Any]) -> list[str]:
+def rendered_lines(template: str, values: Mapping[str, Any]) -> list[str]:
     """Return the lines of a filled template, stripped and without empty lines."""
     lines = []
     for line in template_of(template).render(values).splitlines():
@@ -435,7 +435,7 @@ def _judge_text(result: TaskResult, role: str, endpoint: AskedEndpoint | None) -
     return f"{name}, {counts.scored:,} of {asked}"
 
 
-def enumerated(names: Sequence[str]) -> str:
+def joined_with_and(names: Sequence[str]) -> str:
     """Return names as an English enumeration: `a`, `a and b`, `a, b and c`."""
     if len(names) < 2:  # none or one
         return "".join(names)
@@ -445,7 +445,7 @@ def enumerated(names: Sequence[str]) -> str:
 def settings_text(sent: Mapping[str, Any]) -> str:
     """Return the sampling settings that were sent with a request, as text."""
     texts = [f"{one_line(str(name))} = {one_line(str(value))}" for name, value in sent.items()]
-    return enumerated(texts) or "no settings"
+    return joined_with_and(texts) or "no settings"
 
 
 def _score_text(score: Score) -> str:
@@ -475,7 +475,7 @@ _ENVIRONMENT = Environment(
 )
 _ENVIRONMENT.filters |= {
     "line": lambda value: one_line(str(value)),
-    "listed": lambda names: enumerated(list(names)),
+    "listed": lambda names: joined_with_and(list(names)),
     "counted": counted,
     "comma": formats.count,
     "was": _was_or_were,
@@ -507,10 +507,10 @@ def methods_text(result: TaskResult, config: Mapping[str, Any], target: Mapping[
 
     The references are the last paragraph.
     """
-    return methods_of(DescribedRun(result, config, target))
+    return methods_text_of_runs(DescribedRun(result, config, target))
 
 
-def methods_of(writer: Writer) -> str:
+def methods_text_of_runs(writer: Writer) -> str:
     """Return the methods text of one run or of several.
 
     The sentences are rendered in the order of the text, so that the numbers of the sources ascend.
@@ -544,10 +544,10 @@ def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
         f"{code(result.task)}, {code(result.provenance.target)}."
     )
     run = DescribedRun(result, config, target, Citations("(ref. {})"))
-    return tripod_of(run, run_sentence)
+    return tripod_llm_of_runs(run, run_sentence)
 
 
-def tripod_of(writer: Writer, run_sentence: str) -> str:
+def tripod_llm_of_runs(writer: Writer, run_sentence: str) -> str:
     """Return the TRIPOD-LLM checklist of one run or of several.
 
     `run_sentence` is the sentence that names the runs.
@@ -806,7 +806,7 @@ def pack_of(
         render_panel: Returns the sentences of a template about the panel's ledger.
     """
     form = pack_texts()["packs"][name]
-    about = rendered(form["about"], {"cite": cite})
+    about = rendered_lines(form["about"], {"cite": cite})
     warnings = render_panel(pack_texts()["warnings"]["panel"])
     runs = None
     if writer is not None:

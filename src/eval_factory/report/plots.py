@@ -14,7 +14,15 @@ from itertools import pairwise
 from eval_factory.core import formats
 from eval_factory.core.results import Score
 from eval_factory.report import drawing
-from eval_factory.report.drawing import FONT_SIZE, WIDTH, Drawing, Shape, fitted, label, text_width
+from eval_factory.report.drawing import (
+    FONT_SIZE,
+    WIDTH,
+    Drawing,
+    Shape,
+    cut_to_width,
+    label,
+    text_width,
+)
 
 LABEL_HEIGHT = 46.0  # the height of ticks, their numbers and the axis label, below the axis
 ROW_HEIGHT = 24.0
@@ -375,7 +383,7 @@ def difference_plot(
 
 def _better_text(x: float, y: float, name: str, width: float, anchor: drawing.Anchor) -> Shape:
     """Return the text `NAME is better`. If the name is cut to `width`, the tooltip is the name."""
-    shown = fitted(name, width)
+    shown = cut_to_width(name, width)
     tooltip = ""
     if shown != name:
         tooltip = name

@@ -105,7 +105,7 @@ def scores_frame(result: TaskResult) -> DataFrame:
         row["n"] = score.stats.count
         row["bound_low"], row["bound_high"] = result.validity.bounds.get(label, (None, None))
         rows.append(row)
-    return frame(SCORE_COLUMNS, rows)
+    return data_frame(SCORE_COLUMNS, rows)
 
 
 def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, Any]]]:
@@ -168,7 +168,7 @@ def _keys_of(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(mappings)))
 
 
-def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+def data_frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     """Return a data frame with these rows, columns and pandas types. `rows` may be empty.
 
     Raises PrerequisiteError if pandas is not installed.
@@ -214,7 +214,7 @@ class ResultViews:
         if the instances cannot be read.
         """
         column_types, rows = instance_table(self.result)
-        return frame(column_types, rows)
+        return data_frame(column_types, rows)
 
     def __repr__(self) -> str:
         # Imported here because `summary` loads the index of HELM's benchmarks.
@@ -293,7 +293,7 @@ def load_result(folder: Path | str) -> StoredResult:
     # evaluation_config.yaml has the values that the user set; run_config.yml has all values.
     defaults = _defaults_of(rundir)
     return StoredResult(
-        result_in(document, StoredInstances(rundir)),
+        result_of_document(document, StoredInstances(rundir)),
         folder=rundir.root,
         command=document["command"],
         config=_merged(weaker=defaults["config"], stronger=document["config"]),
@@ -346,7 +346,7 @@ def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str,
     return merged
 
 
-def result_in(
+def result_of_document(
     document: Mapping[str, Any], instances: Iterable[results.InstanceRecord]
 ) -> TaskResult:
     """Return the result that the document of evaluation_config.yaml describes.
@@ -555,7 +555,7 @@ def run_folders(folders: Iterable[Path | str]) -> list[Path]:
     return list(runs.values())
 
 
-def one_run(folder: Path | str, command: str) -> Path:
+def find_only_run(folder: Path | str, command: str) -> Path:
     """Return the output folder of the only run in a folder.
 
     Return the folder itself if it has no run. Raises ConfigError if there are several runs; the

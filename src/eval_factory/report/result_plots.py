@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from eval_factory.core import formats
 from eval_factory.core.results import InstanceRecord, Instances, Score, TaskResult
 from eval_factory.core.signs import SIGNS
-from eval_factory.report.asked_again_sentences import MIN_QUESTIONS, by_harm
+from eval_factory.report.asked_again_sentences import MIN_QUESTIONS, families_by_harm
 from eval_factory.report.drawing import Drawing
 from eval_factory.report.plots import (
     Bar,
@@ -115,7 +115,7 @@ def _other_words_plot(result: TaskResult) -> Drawing | None:
     if asked_again is None or not asked_again.in_other_words:
         return None
     rows = []
-    for name, family in by_harm(asked_again.in_other_words):
+    for name, family in families_by_harm(asked_again.in_other_words):
         change = family.change
         if change.questions >= MIN_QUESTIONS:
             rows.append(

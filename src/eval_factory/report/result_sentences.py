@@ -207,7 +207,7 @@ def certainty_sentence(result: results.TaskResult) -> str:
     return f"With 95 % confidence, {who}'s score on all such questions is between {between}."
 
 
-def missing_scores(result: results.TaskResult) -> str:
+def missing_scores_sentence(result: results.TaskResult) -> str:
     """Return how many instances have a score, as a reason why a result must not be reported.
 
     The list `not_reportable` has the other reasons. The text is empty if the result may be

@@ -112,7 +112,7 @@ def headline(result: TaskResult) -> str:
     if result.reportable:
         return "; ".join(_score_lines(result))
     reasons = list(result.validity.short_reasons)
-    if missing := result_sentences.missing_scores(result):
+    if missing := result_sentences.missing_scores_sentence(result):
         reasons.append(missing)
     return f"{result.task}: not reportable: {'; '.join(reasons)}"
 
@@ -310,7 +310,7 @@ def _headline_lines(result: TaskResult) -> Iterator[str]:
         yield f"- {prose(refusal.reason)}"
         if refusal.advice:
             yield f"  - {prose(refusal.advice)}"
-    if missing := result_sentences.missing_scores(result):
+    if missing := result_sentences.missing_scores_sentence(result):
         yield f"- {prose(missing)}"
 
 

@@ -17,10 +17,10 @@ from eval_factory.core.safe_files import atomic_file, rename_together, write_ato
 from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
 from eval_factory.report.asked_again_sentences import LostAnswers
-from eval_factory.report.page.document import ShownResult, page
+from eval_factory.report.page.document import ShownResult, results_page
 from eval_factory.report.page.instance_data import InstancePacker
 from eval_factory.report.papers import methods_text
-from eval_factory.report.reader import own_benchmark_description, result_in
+from eval_factory.report.reader import own_benchmark_description, result_of_document
 from eval_factory.report.summary import markdown_report
 
 
@@ -52,10 +52,10 @@ def write_reports(
     shown_config = redacted_config
     if user_config is not None:
         shown_config = redactor.redact_tree(user_config)
-    document = documents.evaluation_config(result, shown_config, command)
+    document = documents.evaluation_config_document(result, shown_config, command)
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     # The numbers of `stored` are the rounded numbers of evaluation_config.yaml.
-    stored = result_in(document, instances=())
+    stored = result_of_document(document, instances=())
     # When a result is made a second time, `helm` is a link into the folder of the first result.
     folder_of_helm = rundir.helm.resolve().parent
     packer = InstancePacker(
@@ -75,9 +75,11 @@ def write_reports(
             lost=lost,
             about=redactor.redact_text(own_benchmark_description(folder_of_helm)),
         )
-        write_atomic(rundir.report_html, page([shown], redactor.redact_text), mode=PRIVATE)
+        write_atomic(
+            rundir.report_html, results_page([shown], redact=redactor.redact_text), mode=PRIVATE
+        )
         write_atomic(rundir.report_md, redactor.redact_text(markdown_report(result)))
-        _write_results(rundir, documents.results_yml(result, redacted_config, command))
+        _write_results(rundir, documents.results_yml_document(result, redacted_config, command))
         write_atomic(rundir.evaluation_config, to_yaml(document))
     return stored
 
@@ -100,9 +102,9 @@ def _write_instances(
     ):
         for record in result.instances:
             lost.add(record)
-            instance_line, instance = redactor.redact_as_line(documents.instance_line(record))
+            instance_line, instance = redactor.redact_as_line(documents.instance_fields(record))
             instances.write(instance_line + "\n")
-            outcome_line, outcome = redactor.redact_as_line(documents.result_line(record))
+            outcome_line, outcome = redactor.redact_as_line(documents.result_fields(record))
             outcomes.write(outcome_line + "\n")
             packer.add(instance, outcome)
 

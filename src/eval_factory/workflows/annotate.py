@@ -328,13 +328,13 @@ def _write_checksums_of(
     result = load_result(rundir.root).result
     if old_provenance.imported is not None:  # an imported result has no run state
         no_helm_runs: Sequence[Path] = ()
-        digests = {**unchanged, **digests_of(rundir, no_helm_runs, unchanged)}
+        digests = {**unchanged, **digests_of(rundir, no_helm_runs, known_digests=unchanged)}
         rundir.forget_checksums()
         write_checksums(rundir, result, digests)
         return
     state = require_last_run_state(rundir)
     helm_runs = [rundir.root / name for name in state.runs]
-    digests = {**unchanged, **digests_of(rundir, helm_runs, unchanged)}
+    digests = {**unchanged, **digests_of(rundir, helm_runs, known_digests=unchanged)}
     # Update the state only if the provenance was unaltered; `verify` must still find an alteration.
     if state.inputs == state.digest_of_inputs(vars(old_provenance)):
         # `program` names the program whose run wrote the result. After an import, no run wrote it.

@@ -232,7 +232,8 @@ def collect_and_report(
         redactor=context.redactor,
     )
     complete = not result.something_to_ask
-    digests = digests_of(plan.rundir, finished.folders, result.provenance.run_files)
+    known = result.provenance.run_files
+    digests = digests_of(plan.rundir, finished.folders, known_digests=known)
     state = resume.state_of_ended_run(
         plan,
         finished.folders,

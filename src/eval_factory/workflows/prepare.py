@@ -23,7 +23,7 @@ from eval_factory.helm.command import model_files
 from eval_factory.helm.picture_metrics import classes_of, uncomputed_metrics, weights_folder
 from eval_factory.plan.role_servers import SERVERS_SECTION, servers_section
 from eval_factory.plan.run_plan import SENDS_METADATA_KEY, Plan
-from eval_factory.report.documents import run_config
+from eval_factory.report.documents import run_config_document
 from eval_factory.workflows.context import RunContext, start_over
 from eval_factory.workflows.resume import DataRead, archive_other_results
 
@@ -96,12 +96,12 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
         further_keys[SERVERS_SECTION] = servers
     if plan.sends_metadata_as_before:  # the folder's first run sent pictures with their metadata
         further_keys[SENDS_METADATA_KEY] = True
-    document = run_config(
+    document = run_config_document(
         config,
         context.redactor.redact_text(shlex.join(argv)),
-        info.name,
-        info.pkg_name,
-        further_keys,
+        framework_name=info.name,
+        pkg_name=info.pkg_name,
+        further=further_keys,
     )
     write_atomic(context.rundir.run_config, to_yaml(document))
 

@@ -33,7 +33,7 @@ from eval_factory.importing.imported_folder import write_reports_again
 from eval_factory.plan.role_servers import SERVERS_SECTION
 from eval_factory.plan.run_plan import SENDS_METADATA_KEY, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
-from eval_factory.report.documents import run_config
+from eval_factory.report.documents import run_config_document
 from eval_factory.report.reader import StoredResult
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.tasks.conversations import holds_conversations
@@ -311,10 +311,14 @@ def _write_recollected(rundir: RunDir, plan: Plan, result: TaskResult) -> None:
     for name in (SERVERS_SECTION, SENDS_METADATA_KEY):
         if name in document:
             further_keys[name] = document[name]
-    write_atomic(
-        plan.rundir.run_config,
-        to_yaml(run_config(config, command, info.name, info.pkg_name, further_keys)),
+    made = run_config_document(
+        config,
+        command,
+        framework_name=info.name,
+        pkg_name=info.pkg_name,
+        further=further_keys,
     )
+    write_atomic(plan.rundir.run_config, to_yaml(made))
 
 
 def _stored_facts(stored: StoredResult, plan: Plan) -> RememberedFacts:

@@ -335,11 +335,11 @@ def unchanged_result(
     # A stored text may contain a key that the redactor did not know when the text was written.
     if any(redactor.finds(text) for text in texts):
         return None
-    from eval_factory.report.reader import StoredInstances, result_in
+    from eval_factory.report.reader import StoredInstances, result_of_document
 
     # The document needs no validation: the same program has written it.
     document = parse_own_text(rundir.evaluation_config.read_text("utf-8"))
-    result = result_in(document, StoredInstances(rundir))
+    result = result_of_document(document, StoredInstances(rundir))
     return replace(result, something_to_ask=False)  # a complete run has nothing left to ask
 
 

@@ -38,7 +38,7 @@ from eval_factory.report.checksums import (
 from eval_factory.report.field_differences import (
     ABSENT,
     Difference,
-    differences,
+    differences_of_documents,
     differences_of_files,
 )
 from eval_factory.report.reader import StoredResult, load_result
@@ -238,14 +238,14 @@ def _findings_and_notes(rundir: RunDir, state_findings: list[Finding]) -> Iterat
     # fields together with those of the provenance that name the input files (`inputs`). These
     # digests reveal changes even if somebody has made SHA256SUMS again.
     inputs = state.digest_of_inputs(vars(provenance))
-    for difference in differences(state.inputs, inputs, "inputs"):
+    for difference in differences_of_documents(state.inputs, inputs, path="inputs"):
         state_findings.append(_finding(name, difference, f"this file and {_RESULT}"))
     state_findings += _digest_findings(rundir, state.files, f"{name} (files)")
     # `made`: the documents that are made again, in a temporary folder
     with recollected(rundir, stored) as made:
         yield from _file_findings(rundir, made, stored)
         made_complete = {"complete": not made.result.something_to_ask}
-        for difference in differences({"complete": state.complete}, made_complete):
+        for difference in differences_of_documents({"complete": state.complete}, made_complete):
             yield _finding(name, difference, "HELM's files")
         yield from made.notes
 
@@ -474,7 +474,9 @@ def _statement_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Findin
     _remove_new_keys(rundir, document, statement)
     # the subjects are compared with the files, and everything else with the new statement
     yield from _digest_findings(rundir, subjects, name)
-    for difference in differences({**document, "subject": []}, {**statement, "subject": []}):
+    for difference in differences_of_documents(
+        {**document, "subject": []}, {**statement, "subject": []}
+    ):
         yield _finding(name, difference, _RESULT)
 
 
@@ -615,7 +617,7 @@ def _state_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
     for name, value in asdict(state).items():
         if name in expected:
             recorded[name] = value
-    for difference in differences(recorded, expected):
+    for difference in differences_of_documents(recorded, expected):
         yield _finding(rundir.run_state.name, difference, _RESULT)
     # `state.runs` has the folders of HELM's runs, and `run_files` the paths of HELM's files.
     # Results of earlier versions have no `run_files`.

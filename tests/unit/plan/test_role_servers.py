@@ -10,7 +10,7 @@ from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import RunDir
 from eval_factory.plan.role_servers import SERVERS_SECTION, servers_section
 from eval_factory.plan.run_plan import Plan, key_destination_lines
-from eval_factory.report.documents import run_config
+from eval_factory.report.documents import run_config_document
 
 A, B, C, D = (f"http://{name}.example/v1" for name in "abcd")
 URL = "target.api_endpoint.url"
@@ -20,8 +20,12 @@ def planned(folder: Path, url: Any, **more: Any) -> Plan:
     """The plan of a run in the folder, which is then what the folder remembers."""
     made = plan({"config.output_dir": str(folder), URL: url, **more})
     same = servers_section(made.endpoints, made.earlier_servers)
-    document = run_config(
-        made.evaluation.as_dict(), "", "helm", "p", {SERVERS_SECTION: same} if same else None
+    document = run_config_document(
+        made.evaluation.as_dict(),
+        "",
+        framework_name="helm",
+        pkg_name="p",
+        further={SERVERS_SECTION: same} if same else None,
     )
     RunDir(folder).run_config.write_text(to_yaml(document))
     return made

@@ -13,7 +13,7 @@ from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.cli.suite_screen import CellRow, rows_that_fit
 from eval_factory.core.enums import ATTEMPT_STATES, AttemptState, RunStatus
 from eval_factory.core.run_statuses import RUN_STATUSES, WITH_RESULT
-from eval_factory.report.documents import SUITE_RESULTS_SCHEMA, schema
+from eval_factory.report.documents import SUITE_RESULTS_SCHEMA, read_schema
 from eval_factory.report.page.document import page_style
 from eval_factory.report.verdicts import Verdict
 
@@ -22,7 +22,7 @@ ENDED = [status for status in RunStatus if status != RunStatus.RUNNING]
 
 
 def cell_field(name: str) -> Any:
-    return schema(SUITE_RESULTS_SCHEMA)["properties"]["cells"]["items"]["properties"][name]
+    return read_schema(SUITE_RESULTS_SCHEMA)["properties"]["cells"]["items"]["properties"][name]
 
 
 def test_each_verdict_is_in_the_schema_and_has_a_colour_of_the_pages_style() -> None:

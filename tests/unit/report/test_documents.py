@@ -21,14 +21,14 @@ from eval_factory.core.results import (
     Usage,
 )
 from eval_factory.report import documents
-from eval_factory.report.reader import result_in as result_of_document
+from eval_factory.report.reader import result_of_document
 from stored_results import instance
 from unit.report.test_result_sentences import FOUND
 from unit.report.test_summary import spent
 
 
 def document_of(result: TaskResult, **changes: Any) -> dict[str, Any]:
-    document = documents.evaluation_config(
+    document = documents.evaluation_config_document(
         replace(result, **changes), plan().evaluation.as_given(), "x"
     )
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
@@ -39,7 +39,7 @@ def test_documents_are_of_their_schemas_which_refuse_what_they_do_not_know(
     result: TaskResult,
 ) -> None:
     document = document_of(result)
-    other = documents.results_yml(result, plan().evaluation.as_dict(), "helm-run x")
+    other = documents.results_yml_document(result, plan().evaluation.as_dict(), "helm-run x")
     documents.check_document(other, documents.RESULTS_SCHEMA)
     assert list(other) == ["git_hash", "command", "config", "target", "results"]
     assert yaml.safe_load(to_yaml(document)) == document
@@ -121,18 +121,18 @@ def test_patches_are_a_list_or_unknown(result: TaskResult, patches: Any, shown: 
 
 
 def test_lines(result: TaskResult) -> None:
-    instance = documents.instance_line(next(iter(result.instances)))
+    instance = documents.instance_fields(next(iter(result.instances)))
     assert instance["id"] == "id0"
     assert instance["extra.category"] == "even"
     assert "extra.long" not in instance
-    line = documents.result_line(next(iter(result.instances)))
+    line = documents.result_fields(next(iter(result.instances)))
     assert (line["completion"], line["metrics"]) == ("<b>yes</b>", {"exact_match": 1.0})
 
 
 def test_usage_is_of_this_run_at_the_top_and_then_of_all_runs() -> None:
     both = {"gpt": spent(4, 40), "model": spent(3, None)}
     usage = Usage(SpentByRole(spent(7, 40), both), SpentByRole(spent(9, 90), both), 3, 1.0)
-    document = documents.usage(usage)
+    document = documents.usage_section(usage)
     all_runs = document["all_runs"]
     assert (document["requests"], document["wall_s"], list(document["this_run"])) == (
         7,
@@ -167,7 +167,7 @@ def test_figures_that_repeat_others_are_left_out(
 ) -> None:
     this_run = SpentByRole(spent(7, 40), roles)
     usage = Usage(this_run, SpentByRole(spent(all_requests, 40), roles), runs, 1.0)
-    assert {"this_run", "all_runs"} & documents.usage(usage).keys() == beside
+    assert {"this_run", "all_runs"} & documents.usage_section(usage).keys() == beside
 
 
 def scores_of(document: Any) -> Any:
@@ -224,7 +224,7 @@ def test_values_are_whole_and_their_statistics_are_rounded(result: TaskResult) -
     main = scores_of(document_of(result, **changes))["exact_match"]
     assert (main["value"], main["stats"]) == (LONG, stats)
     other = scores_of(
-        documents.results_yml(replace(result, **changes), plan().evaluation.as_dict(), "x")
+        documents.results_yml_document(replace(result, **changes), plan().evaluation.as_dict(), "x")
     )
     assert other == {"exact_match": {"value": LONG, "stats": stats}}
     validity = replace(
@@ -265,12 +265,12 @@ def test_a_floor_is_called_assumed_where_it_is(result: TaskResult) -> None:
 
 
 def test_seconds_have_four_digits(result: TaskResult) -> None:
-    line = documents.result_line(
+    line = documents.result_fields(
         replace(next(iter(result.instances)), latency_s=0.001623436000016909)
     )
     assert line["latency_s"] == 0.001623
     total = replace(spent(1, 1), latency_p50_s=1.23456, latency_p95_s=None)
-    usage = documents.usage(
+    usage = documents.usage_section(
         Usage(SpentByRole(total, {"model": total}), SpentByRole(total, {}), 1, 5.211292468000465)
     )
     assert (usage["latency_p50_s"], usage["latency_p95_s"], usage["wall_s"]) == (1.235, None, 5.211)
@@ -309,7 +309,7 @@ def test_the_main_score_is_a_value_a_line_and_the_others_are_in_short(result: Ta
     assert "\n            other: {value: 0.3333333333333333, stats: {count: 3" in text
     assert "\n  instances: {requested: 4," in text
     assert "{" not in to_yaml(
-        documents.results_yml(result, {"config": {}, "target": 1}, "x")
+        documents.results_yml_document(result, {"config": {}, "target": 1}, "x")
     ).replace("{}", "")
 
 
@@ -332,5 +332,5 @@ def test_what_is_not_known_is_left_out_and_coverage_goes_over_judgements(
 
 
 def test_an_empty_text_of_an_instance_is_written_and_an_absent_one_is_not() -> None:
-    assert documents.result_line(instance("a", 1.0, reasoning=""))["reasoning"] == ""
-    assert "reasoning" not in documents.result_line(instance("a", 1.0, reasoning=None))
+    assert documents.result_fields(instance("a", 1.0, reasoning=""))["reasoning"] == ""
+    assert "reasoning" not in documents.result_fields(instance("a", 1.0, reasoning=None))

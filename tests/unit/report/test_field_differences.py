@@ -14,15 +14,16 @@ from eval_factory.report import field_differences
 from eval_factory.report.field_differences import (
     _MAX_SHOWN,
     ABSENT,
+    as_message_text,
     differences_of_files,
     same_text,
-    shown,
 )
 
 
 def found(stored: Any, made: Any) -> list[tuple[str, str, str]]:
     return [
-        (one.field, one.stored, one.made) for one in field_differences.differences(stored, made)
+        (one.field, one.stored, one.made)
+        for one in field_differences.differences_of_documents(stored, made)
     ]
 
 
@@ -54,9 +55,13 @@ def test_a_redacted_place_is_not_compared_and_the_rest_is() -> None:
 
 
 def test_values_are_cut() -> None:
-    assert shown("x" * _MAX_SHOWN) == "x" * _MAX_SHOWN
-    assert shown("x" * (_MAX_SHOWN + 1)) == "x" * _MAX_SHOWN + " ..."
-    assert (shown(ABSENT), shown(0.1), shown(None)) == ("nothing", "0.1", "null")
+    assert as_message_text("x" * _MAX_SHOWN) == "x" * _MAX_SHOWN
+    assert as_message_text("x" * (_MAX_SHOWN + 1)) == "x" * _MAX_SHOWN + " ..."
+    assert (as_message_text(ABSENT), as_message_text(0.1), as_message_text(None)) == (
+        "nothing",
+        "0.1",
+        "null",
+    )
 
 
 @pytest.mark.parametrize(

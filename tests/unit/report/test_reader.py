@@ -27,9 +27,9 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
 from eval_factory.report.reader import (
     compared_runs,
+    find_only_run,
     is_suite_folder,
     load_result,
-    one_run,
     run_folders,
 )
 from eval_factory.report.write import write_reports
@@ -172,13 +172,16 @@ def test_a_stamp_without_deviations_is_one_line(
 def test_a_document_that_is_made_of_what_was_read_is_the_same(folder: Path) -> None:
     stored = load_result(folder)
     given = {"config": stored.config, "target": stored.target}
-    document = documents.evaluation_config(stored.result, given, stored.command)
+    document = documents.evaluation_config_document(stored.result, given, stored.command)
     assert to_yaml(document) == (folder / "evaluation_config.yaml").read_text("utf-8")
 
 
 def test_the_defaults_come_from_the_run_config_beside_it(folder: Path) -> None:
-    whole = documents.run_config(
-        plan({"config.params.parallelism": 9}).evaluation.as_dict(), "x", "helm", "p"
+    whole = documents.run_config_document(
+        plan({"config.params.parallelism": 9}).evaluation.as_dict(),
+        "x",
+        framework_name="helm",
+        pkg_name="p",
     )
     whole["target"]["api_endpoint"]["model_id"] = "org/later"
     RunDir(folder).run_config.write_text(to_yaml(whole))
@@ -284,7 +287,7 @@ def named(suite: Path, runs: list[Path]) -> list[str]:
 def test_a_run_is_itself_and_each_is_taken_once(tmp_path: Path) -> None:
     run = right_or_wrong(tmp_path / "a", "10")
     assert run_folders([run, str(run), tmp_path / "nothing"]) == [run, tmp_path / "nothing"]
-    assert one_run(run, "x") == run
+    assert find_only_run(run, command="x") == run
     assert not is_suite_folder(run)
 
 
@@ -326,10 +329,10 @@ def test_a_result_that_lies_elsewhere_is_refused(suite: Path, tmp_path: Path) ->
 def test_what_is_about_one_run_says_which_there_are(suite: Path) -> None:
     told = "reproduce: needs the folder of one run, and .* has 4 runs: give one of .*small/qa, .*large/qa"
     with pytest.raises(ConfigError, match=told):
-        one_run(suite, "reproduce")
+        find_only_run(suite, command="reproduce")
     for name in list(VALUES)[1:]:
         (suite / name / "evaluation_config.yaml").unlink()
-    assert one_run(suite, "reproduce") == suite / "small/qa"
+    assert find_only_run(suite, command="reproduce") == suite / "small/qa"
 
 
 def test_runs_of_one_benchmark_are_compared_and_of_several_one_is_to_be_chosen(

@@ -17,7 +17,7 @@ from eval_factory.report.reader import (
     INSTANCE_COLUMNS,
     SCORE_COLUMNS,
     StoredResult,
-    frame,
+    data_frame,
     instance_table,
     scores_frame,
 )
@@ -52,8 +52,8 @@ def test_frames() -> None:
     made = result([instance("q0", 1.0)])
     for record in both(made):
         assert record.to_frame().equals(scores_frame(made))
-        assert record.to_frame(instances=True).equals(frame(*instance_table(made)))
-        assert record.instances_frame().equals(frame(*instance_table(made)))
+        assert record.to_frame(instances=True).equals(data_frame(*instance_table(made)))
+        assert record.instances_frame().equals(data_frame(*instance_table(made)))
         assert record.folder == Path("results/x")
 
 
@@ -134,13 +134,13 @@ def test_no_score_or_instance_is_no_row_of_the_same_types() -> None:
     found = scores_frame(replace(scored(), scores={}))
     assert len(found) == 0
     assert types_of(found) == dict(SCORE_COLUMNS)
-    found = frame(*instance_table(result([], ("exact_match", "f1"))))
+    found = data_frame(*instance_table(result([], ("exact_match", "f1"))))
     assert len(found) == 0
     assert types_of(found) == {**INSTANCE_COLUMNS, "exact_match": "float64"}
-    assert types_of(frame(*instance_table(replace(result([], ("f1",)), scores={})))) == dict(
+    assert types_of(data_frame(*instance_table(replace(result([], ("f1",)), scores={})))) == dict(
         INSTANCE_COLUMNS
     )
-    found = frame(*instance_table(result([instance("q0", 1.0)], ("exact_match@valid",))))
+    found = data_frame(*instance_table(result([instance("q0", 1.0)], ("exact_match@valid",))))
     assert list(found.columns)[len(INSTANCE_COLUMNS) :] == ["exact_match"]
 
 
@@ -172,7 +172,7 @@ def test_a_row_an_instance() -> None:
         latency_s=None,
         categories={"level": 3},
     )
-    found = frame(*instance_table(result([first, second])))
+    found = data_frame(*instance_table(result([first, second])))
     last = {
         "exact_match": "float64",
         "judge.gpt": "float64",
@@ -239,7 +239,7 @@ def test_a_metric_of_another_columns_name_takes_nothing_from_it() -> None:
         judges={"gpt": 3.0},
         categories={"x": "y"},
     )
-    (row,) = frame(*instance_table(result([record]))).to_dict("records")
+    (row,) = data_frame(*instance_table(result([record]))).to_dict("records")
     assert (row["id"], row["metric.id"]) == ("q0", 0.5)
     assert (row["judge.gpt"], row["metric.judge.gpt"]) == (3.0, 0.25)
     assert (row["extra.x"], row["metric.extra.x"]) == ("y", 0.125)
@@ -248,4 +248,4 @@ def test_a_metric_of_another_columns_name_takes_nothing_from_it() -> None:
 def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(PrerequisiteError, match="pip install pandas"):
-        reader.frame({}, [])
+        reader.data_frame({}, [])

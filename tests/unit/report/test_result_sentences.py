@@ -126,12 +126,12 @@ def test_what_the_score_counts() -> None:
 
 
 def test_missing_scores_are_a_reason_where_no_other_is_stated() -> None:
-    assert result_sentences.missing_scores(made()) == ""
-    says(str(result_sentences.missing_scores(made(reportable=False))), "4 of 4 instances")
+    assert result_sentences.missing_scores_sentence(made()) == ""
+    says(str(result_sentences.missing_scores_sentence(made(reportable=False))), "4 of 4 instances")
     stated: dict[str, Any] = {"reportable": False, "not_reportable": ("x",)}
-    assert result_sentences.missing_scores(made(**stated)) == ""
+    assert result_sentences.missing_scores_sentence(made(**stated)) == ""
     gaps = made(**stated, instances=Instances(4, 3, 1, 0, 0, 0), something_to_ask=True)
-    says(str(result_sentences.missing_scores(gaps)), "3 of 4 instances", "same command")
+    says(str(result_sentences.missing_scores_sentence(gaps)), "3 of 4 instances", "same command")
 
 
 def test_troubles_are_counted_with_what_shows_them() -> None:
@@ -337,7 +337,7 @@ def test_what_a_result_cost(told: results.Usage, line: str | None) -> None:
 
 def test_a_cost_is_written_with_what_it_was_counted_by() -> None:
     price = Price(2.5, 10.0, source="genai-prices 1")
-    document = documents.usage(
+    document = documents.usage_section(
         usage(Cost(1 / 3, "genai-prices 1", 3, 1, price=price), None, 2, unknown="why")
     )
     assert document["cost"] == {
@@ -350,7 +350,7 @@ def test_a_cost_is_written_with_what_it_was_counted_by() -> None:
     }
     assert document["cost_unknown"] == "why"
     assert "cost" not in document["all_runs"]
-    assert not {"cost", "cost_unknown"} & documents.usage(usage(None, None)).keys()
+    assert not {"cost", "cost_unknown"} & documents.usage_section(usage(None, None)).keys()
 
 
 CHANGED = results.Share(0.4, 30, 0.2512345678, 0.571)

@@ -9,7 +9,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import atomic_file
 from eval_factory.report.exports.stored_facts import reasons_against_reporting
-from eval_factory.report.reader import ANY, TEXT, StoredResult, frame, instance_table
+from eval_factory.report.reader import ANY, TEXT, StoredResult, data_frame, instance_table
 
 
 def write_parquet(stored: StoredResult, path: Path) -> int:
@@ -27,7 +27,7 @@ def write_parquet(stored: StoredResult, path: Path) -> int:
             for row in rows:
                 if row[name] is not None:
                     row[name] = json.dumps(row[name], ensure_ascii=False)
-    table = frame(written_types, rows)
+    table = data_frame(written_types, rows)
     table.attrs = {
         "eval_factory_reportable": stored.result.reportable,
         "eval_factory_not_reportable": reasons_against_reporting(stored),

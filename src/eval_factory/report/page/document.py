@@ -84,7 +84,7 @@ class PageComparison:
     reasons: Sequence[str] = ()  # the reasons why the results cannot be compared
 
 
-def page(
+def results_page(
     shown: Sequence[ShownResult],
     redact: Callable[[str], str] = str,
     *,
@@ -277,7 +277,7 @@ def result_page(stored: StoredResult, *, with_texts: bool = True) -> str:
     With texts, the page equals the page that the run wrote, byte for byte, if the versions of
     eval-factory and zlib are the same.
     """
-    return page(shown_results([stored], with_texts=with_texts), with_texts=with_texts)
+    return results_page(shown_results([stored], with_texts=with_texts), with_texts=with_texts)
 
 
 def shown_results(
@@ -317,7 +317,7 @@ def shown_results(
         lost_answers = LostAnswers(result.validity.asked_again)
         for record in result.instances:
             lost_answers.add(record)
-            packer.add(documents.instance_line(record), documents.result_line(record))
+            packer.add(documents.instance_fields(record), documents.result_fields(record))
         shown.append(
             ShownResult(
                 result,

@@ -27,7 +27,7 @@ from eval_factory.report.reader import (
     INSTANCE_COLUMNS,
     NUMBER,
     TEXT,
-    frame,
+    data_frame,
     instance_table,
     load_result,
 )
@@ -103,7 +103,7 @@ class SuiteReport:
         """
         if instances:
             return self.instances_frame()
-        return frame(CELL_COLUMNS, list(map(_cell_row, self.cells)))
+        return data_frame(CELL_COLUMNS, list(map(_cell_row, self.cells)))
 
     def instances_frame(self) -> DataFrame:
         """Return a data frame with a row for each instance of all cells that have a result.
@@ -121,7 +121,7 @@ class SuiteReport:
                 columns |= further_columns
                 for row in instances:
                     rows.append({**row, "target": cell.target, "evaluation": cell.evaluation})
-        return frame(columns, rows)
+        return data_frame(columns, rows)
 
     def __repr__(self) -> str:
         complete = sum(cell.status == RunStatus.COMPLETE for cell in self.cells)

@@ -25,16 +25,16 @@ from eval_factory.core.results import (
     TaskResult,
     Usage,
 )
-from eval_factory.report.documents import instance_line, result_line
+from eval_factory.report.documents import instance_fields, result_fields
 from eval_factory.report.page import document
 from eval_factory.report.page.document import (
     PageComparison,
     ShownResult,
     content_security_policy,
-    page,
     page_script,
     page_style,
     result_page,
+    results_page,
 )
 from eval_factory.report.page.instance_data import InstancePacker, TotalLoss, readable_page
 from eval_factory.report.reader import load_result
@@ -60,12 +60,12 @@ def shown(
         with_texts=with_texts,
     )
     for record in result.instances:
-        packer.add(instance_line(record), result_line(record))
+        packer.add(instance_fields(record), result_fields(record))
     return ShownResult(result, command, packer.finish(), **how)
 
 
 def html(result: TaskResult, command: str = "helm-run", **how: Any) -> str:
-    return page([shown(result, command, **how)])
+    return results_page([shown(result, command, **how)])
 
 
 class Elements(HTMLParser):
@@ -176,7 +176,7 @@ def test_nothing_comes_from_elsewhere_and_nothing_that_others_wrote_is_markup(
 
 
 def test_ids_are_unique_and_every_link_has_its_place(result: TaskResult) -> None:
-    both = page(
+    both = results_page(
         [shown(result, label="A"), shown(result, label="B", run=1)],
         comparison=PageComparison("A and B", (), [["x"]]),
     )
@@ -207,7 +207,7 @@ def test_the_policy_allows_the_pages_own_script_and_style_alone(result: TaskResu
 
 
 def test_what_is_redacted_is_not_the_script_and_not_the_data(result: TaskResult) -> None:
-    text = page(
+    text = results_page(
         [shown(result, "helm-run function H4sI")],
         lambda said: said.replace("H4sI", "-").replace("function", "="),
     )
@@ -434,7 +434,7 @@ def test_usage_methods_and_provenance_stand_at_the_end(result: TaskResult) -> No
 
 def test_several_results_begin_with_what_is_said_of_them_together(result: TaskResult) -> None:
     both = [shown(result, label="A"), shown(result, label="B", run=1)]
-    text = page(
+    text = results_page(
         both, comparison=PageComparison("A and <B>", (), [["B is better.", "2 right in B alone."]])
     )
     assert '<h1 id="title">A and &lt;B&gt;</h1>' in text
@@ -448,7 +448,7 @@ def test_several_results_begin_with_what_is_said_of_them_together(result: TaskRe
     ]
     assert places == sorted(places)
     says(
-        page(both, comparison=PageComparison("x", (), (), ("not <the> same",))),
+        results_page(both, comparison=PageComparison("x", (), (), ("not <the> same",))),
         "cannot be compared",
         "not &lt;the&gt; same",
     )
@@ -493,7 +493,7 @@ def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskRes
     )
     one = shown(changed(result, rubric=report, judges=counts))
     one = replace(one, instances=replace(one.instances, costliest=costliest))
-    text = page([one])
+    text = results_page([one])
     cell = '<td class="n">{}</td>'.format
     majority = "".join(map(cell, ("1,200", "650", "540", "9", "1", "")))
     assert f'<tr class="main"><th scope="row">the majority</th>{majority}<td></td></tr>' in text

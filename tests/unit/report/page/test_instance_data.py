@@ -17,7 +17,7 @@ from eval_factory.core.results import InstanceRecord, Score, Stats
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import REDACTED
 from eval_factory.core.signs import DISAGREE, HARM, NOT_MET, SIGNS, UNDECIDED
-from eval_factory.report.documents import instance_line, result_line
+from eval_factory.report.documents import instance_fields, result_fields
 from eval_factory.report.page import instance_data
 from eval_factory.report.page.instance_data import (
     _CHUNK_SIZE,
@@ -39,7 +39,7 @@ def packed(
 ) -> InstanceBlocks:
     packer = instance_data.InstancePacker(main, **how)
     for record in records:
-        packer.add(instance_line(record), result_line(record))
+        packer.add(instance_fields(record), result_fields(record))
     return packer.finish()
 
 
@@ -254,7 +254,7 @@ def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
             f"q{number}", float(number % 2), prompt=" ".join(drawn.choices(words, k=310))
         )
         total += len(record.prompt)
-        packer.add(instance_line(record), result_line(record))
+        packer.add(instance_fields(record), result_fields(record))
     made = packer.finish()
     assert total > 2_700 * _CHUNK_SIZE * 8
     assert sum(map(len, made.blocks)) * 5 < 12_000_000

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from eval_factory.report.documents import instance_line
+from eval_factory.report.documents import instance_fields
 from eval_factory.report.page.document import result_page, shown_results
 from eval_factory.report.page.instance_data import PageMedia, readable_page
 from eval_factory.report.reader import load_result
@@ -57,7 +57,7 @@ def test_a_page_holds_each_content_once_and_without_texts_nothing(tmp_path: Path
     assert not any(
         word in readable_page(without) for word in (red["sha256"], "red.png", "audio/wav")
     )
-    assert ["media" in instance_line(one) for one in records] == [True, True, False]
+    assert ["media" in instance_fields(one) for one in records] == [True, True, False]
     (tmp_path / "again").mkdir()  # as verify and annotate import make it
     (tmp_path / "again" / "helm").symlink_to(folder / "helm")
     assert (written(tmp_path / "again", result(records)) / "report.html").read_text("utf-8") == page

@@ -17,7 +17,7 @@ from eval_factory.report.drawing import (
     ELLIPSIS,
     MAX_TITLE,
     Drawing,
-    fitted,
+    cut_to_width,
     label,
     svg,
     text_shape,
@@ -206,9 +206,9 @@ def test_a_label_is_one_printable_line_cut_where_it_is_too_wide() -> None:
     assert [text_width(text) for text in ("abcd", "中文", "a中")] == pytest.approx(
         [31.2, 27.3, 21.45]
     )
-    assert fitted("abcd", text_width("abcd")) == "abcd"
-    assert fitted("ab cde", text_width("abcd")) == f"ab{ELLIPSIS}"
-    assert fitted("abc", 0) == ELLIPSIS
+    assert cut_to_width("abcd", text_width("abcd")) == "abcd"
+    assert cut_to_width("ab cde", text_width("abcd")) == f"ab{ELLIPSIS}"
+    assert cut_to_width("abc", 0) == ELLIPSIS
     assert label(1, 2, "short", 100) == text_shape(1, 2, "short")
     cut = label(1, 2, "a label that is much longer", 60, anchor="end")
     assert cut.text.endswith(ELLIPSIS)
