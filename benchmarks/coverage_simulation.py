@@ -20,7 +20,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from eval_factory.scoring.intervals import interval_of_mean, student_t
+from eval_factory.scoring.intervals import interval_of_mean, student_t_interval
 
 SIZES = (5, 10, 20, 50, 100, 300, 1000)
 COLUMNS = ("values", *(f"n = {size:,}" for size in SIZES))
@@ -101,7 +101,7 @@ def coverage_of_plain_t(population: Population, count: int, samples: int, seed: 
     rows = population.draw(np.random.default_rng([seed, count]), samples, count)
     hits = 0
     for row in rows.tolist():
-        low, high = student_t(row)
+        low, high = student_t_interval(row)
         if low <= population.mean <= high:
             hits += 1
     return hits / samples

@@ -56,7 +56,7 @@ def lines(samples: int, seed: int) -> Iterator[str]:
                 continue
             held = found.ci_low <= after - before <= found.ci_high
             half = (found.ci_high - found.ci_low) / 2
-            rows.append((found.p_value < 0.05, found.significant, held, half))
+            rows.append((found.p_value < 0.05, found.is_significant, held, half))
         shares = np.mean(np.array(rows, float), axis=0)
         cells = [f"{100 * share:.1f}" for share in shares[:3]]
         name = f"{sources} of {size}, {before} and {after}"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from eval_factory.scoring.sequential import looks_up_to
+from eval_factory.scoring.sequential import look_sizes_up_to
 
 FLOOR = 0.55
 MOST = 1_000
@@ -25,7 +25,7 @@ TRUTHS = (0.58, 0.60, 0.62, 0.65, 0.70, 0.80)
 
 def stopped_scores(truth: float, samples: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the score where each run ends, and which of them stopped before all were asked."""
-    looks = looks_up_to(50, MOST)
+    looks = look_sizes_up_to(50, MOST)
     each_side = 0.05 / len(looks) / 2
     right = (np.random.default_rng(3).random((samples, MOST)) < truth).cumsum(axis=1)
     scores = right[:, -1] / MOST

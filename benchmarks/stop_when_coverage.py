@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eval_factory.scoring.intervals import TAIL_ALPHA, interval_of_mean
-from eval_factory.scoring.sequential import looks_up_to
+from eval_factory.scoring.sequential import look_sizes_up_to
 
 Values = npt.NDArray[np.float64]
 Chance = np.random.Generator
@@ -30,7 +30,7 @@ SIZE = 800
 FIRST = 50
 HALF_WIDTH = 0.05
 POINTS = 200
-LOOKS = looks_up_to(FIRST, SIZE)
+LOOKS = look_sizes_up_to(FIRST, SIZE)
 SOURCES = (120, 60, 60, *[20] * 10, *[5] * 40, *[2] * 80)
 
 

@@ -34,7 +34,7 @@ from eval_factory.report.reader import (
 )
 from eval_factory.report.verdicts import Verdict, verdict_of
 from eval_factory.scoring import paired
-from eval_factory.scoring.intervals import PROPORTION, holm_corrected, lower_end
+from eval_factory.scoring.intervals import PROPORTION, holm_corrected, lower_end_of_scale
 from eval_factory.scoring.paired import ALPHA, PairedDifference
 from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
 
@@ -168,7 +168,7 @@ class Comparison:
 
         The test is corrected for the number of pairs only if there are several pairs.
         """
-        return self.paired.significant and (self.p_holm is None or self.p_holm < ALPHA)
+        return self.paired.is_significant and (self.p_holm is None or self.p_holm < ALPHA)
 
 
 @dataclass(frozen=True)
@@ -698,7 +698,7 @@ def _scale_of_cases(
 
     A case's score is at least its own lowest score and at most 1. The highest possible change of a
     case is therefore 1 - its lowest score, and the lowest possible change is the opposite number.
-    `intervals.lower_end` combines the lowest changes of all cases into one lowest change.
+    `intervals.lower_end_of_scale` combines the lowest changes of all cases into one lowest change.
 
     Args:
         changes: the change (b - a) of each case.
@@ -707,7 +707,7 @@ def _scale_of_cases(
     highest_changes = [1 - lowest for lowest in lowest_scores]
     lowest_changes = [-change for change in highest_changes]
     highest_change = statistics.fmean(highest_changes)
-    lowest_change = lower_end(changes, lowest_changes, highest_change)
+    lowest_change = lower_end_of_scale(changes, lowest_changes, highest_change)
     # On a scale from `low` to 1, the lowest change is `low` - 1.
     return 1 + lowest_change, 1.0
 

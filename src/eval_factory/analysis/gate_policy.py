@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from eval_factory.core.errors import ConfigError, did_you_mean, expectation
+from eval_factory.core.errors import ConfigError, did_you_mean, unmet_expectation
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.safe_files import parse_json, read_text, write_atomic
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
@@ -257,7 +257,7 @@ def _explained(path: Path, detail: Any) -> str:
         hint = did_you_mean(str(key_path[-1]), keys) or f"; known here: {', '.join(keys)}"
         return f"{path}: unknown key {key}{hint}"
     usual_faults = {"missing": "is missing", "too_short": "names no benchmark"}
-    return f"{path}: {key}: {usual_faults.get(detail['type']) or expectation(detail)}"
+    return f"{path}: {key}: {usual_faults.get(detail['type']) or unmet_expectation(detail)}"
 
 
 def _model_at(key_path: Sequence[str | int]) -> type[StrictModel]:

@@ -23,7 +23,7 @@ from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, S
 from eval_factory.analysis.win_rates import GROUPS, GroupScore, WinRate
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
-from eval_factory.core.plain_yaml import OneLine, to_yaml
+from eval_factory.core.plain_yaml import OneLineMapping, to_yaml
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import Code, Lines, Link, Strong, Table, TableCell, csv_text, prose
@@ -45,7 +45,7 @@ def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
     """
     groups = []
     for group, models in results.group_win_rates.items():
-        rates = [OneLine(without_nulls(_win_rate(rate))) for rate in models]
+        rates = [OneLineMapping(without_nulls(_win_rate(rate))) for rate in models]
         groups.append({"group": group, "models": rates})
     missing = []
     for run in results.missing:
@@ -58,7 +58,7 @@ def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
         "evaluations": list(results.evaluations),
         "cells": [_cell(cell, root) for cell in results.cells],
         "win_rates": {
-            "models": [OneLine(_win_rate(rate)) for rate in results.win_rates],
+            "models": [OneLineMapping(_win_rate(rate)) for rate in results.win_rates],
             "left_out": list(map(asdict, results.left_out)),
         },
         "metric_groups": groups,
@@ -73,7 +73,9 @@ def _benchmark(benchmark: ComparedBenchmark) -> dict[str, Any]:
     """Return the pairs and the ranks on one benchmark, for the document."""
     ranks = []
     for rank in benchmark.ranks:
-        ranks.append(OneLine({"target": rank.model.label, "best": rank.best, "worst": rank.worst}))
+        ranks.append(
+            OneLineMapping({"target": rank.model.label, "best": rank.best, "worst": rank.worst})
+        )
     return {
         "evaluation": benchmark.evaluation,
         "pairs": list(map(_pair, benchmark.pairs)),
@@ -106,7 +108,9 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
         scale = list(cell.scale)
     scores = []
     for score in cell.group_scores:
-        scores.append(OneLine(without_nulls(rounded_fields(asdict(score), exact=("value",)))))
+        scores.append(
+            OneLineMapping(without_nulls(rounded_fields(asdict(score), exact=("value",))))
+        )
     validity = _fields_of_record(cell, "requested", "failed", "coverage", "unreadable")
     # The fields that are None are left out below. Empty lists and mappings become None.
     further = {
@@ -172,7 +176,7 @@ def usage_document(results: SuiteResults) -> dict[str, Any]:
     for cell in results.cells:
         if cell.usage is not None:
             named = {"target": cell.target, "evaluation": cell.evaluation}
-            cells.append(OneLine({**named, **rounded_fields(asdict(cell.usage))}))
+            cells.append(OneLineMapping({**named, **rounded_fields(asdict(cell.usage))}))
     shown: dict[str, Any] = _printable({"schema_version": SUITE_SCHEMA_VERSION, "cells": cells})
     return shown
 
@@ -180,7 +184,7 @@ def usage_document(results: SuiteResults) -> dict[str, Any]:
 def _printable(value: Any) -> Any:
     """Return a copy of a value in which all texts have only printable characters.
 
-    Mappings and lists keep their types, because `OneLine` is a type of mapping.
+    Mappings and lists keep their types, because `OneLineMapping` is a type of mapping.
     """
     if isinstance(value, str):
         return printable(value)

@@ -29,7 +29,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from eval_factory.core.enums import MODEL_ROLE
-from eval_factory.core.errors import did_you_mean, expectation
+from eval_factory.core.errors import did_you_mean, unmet_expectation
 from eval_factory.core.safe_files import expand_home
 from eval_factory.core.secrets import (
     REDACTED,
@@ -664,7 +664,7 @@ def wrong_value_message(detail: Any) -> str:
         return "is missing"
     if detail["type"] == "value_error":  # a validator of this program raised ValueError
         return str(detail["ctx"]["error"])
-    return f"{expectation(detail)}, got {shown_value(detail.get('input'))}"
+    return f"{unmet_expectation(detail)}, got {shown_value(detail.get('input'))}"
 
 
 def shown_value(value: object) -> str:

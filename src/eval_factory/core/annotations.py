@@ -263,7 +263,7 @@ class RatedQuestion:
     # answer is not judged, so it has none.
     judged: bool = False
 
-    def shown(self, record: InstanceRecord) -> ShownAnswer:
+    def shown_answer(self, record: InstanceRecord) -> ShownAnswer:
         """Return the answer of an instance as a rater sees it."""
         turns = []
         for turn in record.turns:

@@ -90,7 +90,7 @@ def did_you_mean(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
     return f", did you mean {known_by_lower_case[best]!r}?"
 
 
-def expectation(detail: Any) -> str:
+def unmet_expectation(detail: Any) -> str:
     """Return the requirement that a value does not meet, from one of pydantic's error records."""
     kind = detail["type"]
     return {

@@ -354,7 +354,7 @@ def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, tree
 
 
-class OneLine(dict[str, Any]):
+class OneLineMapping(dict[str, Any]):
     """A mapping that is written in flow style: `{a: 1, b: 2}`."""
 
 
@@ -372,7 +372,8 @@ class _Dumper(yaml.SafeDumper):
 
 _Dumper.add_multi_representer(TextEnum, lambda dumper, data: dumper.represent_str(str(data)))
 _Dumper.add_representer(
-    OneLine, lambda dumper, data: dumper.represent_mapping(f"{_TAG}map", data, flow_style=True)
+    OneLineMapping,
+    lambda dumper, data: dumper.represent_mapping(f"{_TAG}map", data, flow_style=True),
 )
 _Dumper.add_representer(
     OneLineList, lambda dumper, data: dumper.represent_sequence(f"{_TAG}seq", data, flow_style=True)

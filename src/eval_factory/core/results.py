@@ -108,7 +108,7 @@ class Deviation:
     here: str | int | float  # the run's value
     effect: str  # the possible effect on the score
 
-    def in_words(self, there: str) -> str:
+    def in_words(self, *, there: str) -> str:
         """Return the difference as a text, such as `temperature 0.7 (there 0.0)`.
 
         Args:

@@ -55,7 +55,8 @@ _HIDDEN_OF_PROC = (
 _ROOT = 0  # the id of the user root
 _NOBODY = 65534  # the id of the user and group nobody, which own no files
 _RIGHTS_TO_BECOME_NOBODY = ("SETUID", "SETGID", "SETPCAP")
-TIMED_OUT = 124  # the exit code for a program that exceeded its time, as of the command `timeout`
+# the exit code for a program that exceeded its time, as of the command `timeout`
+TIMED_OUT_EXIT_CODE = 124
 _MAX_OUTPUT = 16_000_000  # the limit of standard output and standard error, in bytes
 _MAX_REASON = 300  # the number of last characters of a program's message that an error shows
 
@@ -156,7 +157,8 @@ class Allowed:
 class EndedProgram:
     """A program that has ended."""
 
-    # 128 + N if signal N ended the program, as in a shell; `TIMED_OUT` if it exceeded its time
+    # 128 + N if signal N ended the program, as in a shell; `TIMED_OUT_EXIT_CODE` if the program
+    # exceeded its time
     returncode: int
     output: bytes  # standard output, at most `_MAX_OUTPUT` bytes
     errors: bytes = b""  # standard error, at most `_MAX_OUTPUT` bytes
@@ -207,7 +209,7 @@ def run(
             try:
                 returncode = program.wait(seconds)
             except subprocess.TimeoutExpired:
-                returncode = TIMED_OUT
+                returncode = TIMED_OUT_EXIT_CODE
             finally:  # ends a program that still runs: after its time, or after an exception here
                 program.kill()
                 program.wait()

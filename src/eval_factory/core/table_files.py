@@ -21,7 +21,7 @@ from eval_factory.core.safe_files import MAX_BYTES_OF_TABLE, open_regular
 
 DELIMITERS = (",", ";", "\t")  # the first delimiter is chosen if two are equally frequent
 MAX_CELL_LENGTH = 2**31 - 1  # in characters; csv's own limit of 131,072 is too small for notes
-WINDOWS = "cp1252"
+WINDOWS_ENCODING = "cp1252"
 _WORKBOOK = b"PK\x03\x04"  # the first bytes of a ZIP archive
 _SHEET_OF = ".xlsx#"  # the part of a path between the file's name and the sheet's name
 _CHUNK = 1 << 20  # in bytes
@@ -98,17 +98,17 @@ def encoding_of(opened: IO[bytes]) -> str:
             line += chunk[: chunk.index(b"\0")].count(b"\n")
             raise TableError(line, "holds a NUL character (a byte that is 0)")
         line += chunk.count(b"\n")
-        if encoding == WINDOWS:
+        if encoding == WINDOWS_ENCODING:
             continue  # The rest is read to check its size and to find a NUL.
         try:
             decoder.decode(chunk)
         except UnicodeDecodeError:
-            encoding = WINDOWS
-    if encoding != WINDOWS:
+            encoding = WINDOWS_ENCODING
+    if encoding != WINDOWS_ENCODING:
         try:
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            encoding = WINDOWS
+            encoding = WINDOWS_ENCODING
     return encoding
 
 

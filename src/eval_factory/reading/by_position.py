@@ -258,10 +258,10 @@ def _lines_that_answer(document: Document) -> Sequence[Line]:
 
     Example of such a first line: "Sure, here is my answer.".
     """
-    first = document.lines[0]
-    announces = _PREAMBLE.match(document.text, first.start, first.end) is not None
-    names_option = document.mentions[0].start < first.end
-    if announces and not names_option and len(document.lines) > 1:
+    first_line = document.lines[0]
+    announcement = _PREAMBLE.match(document.text, first_line.start, first_line.end)
+    names_option = document.mentions[0].start < first_line.end
+    if announcement is not None and not names_option and len(document.lines) > 1:
         return document.lines[1:]
     return document.lines
 
@@ -276,17 +276,21 @@ def begins_with_walk(document: Document) -> bool:
     lines = _lines_that_answer(document)
     if len(lines) < 2:
         return False
-    first = lines[0]
-    second = lines[1]
-    if first.item is None or second.item is None or first.item.label == second.item.label:
+    first_line = lines[0]
+    second_line = lines[1]
+    if (
+        first_line.item is None
+        or second_line.item is None
+        or first_line.item.label == second_line.item.label
+    ):
         return False
-    if first.is_named != second.is_named:
+    if first_line.is_named != second_line.is_named:
         return False  # "Option B\nA. ..." are not two items of one list.
-    if first.item.form is not Form.LABEL and first.item.label < second.item.label:
+    if first_line.item.form is not Form.LABEL and first_line.item.label < second_line.item.label:
         return True  # "A. Appendicitis\nB. Colitis: yes" begins a list of the options.
     # "B\nA. Appendicitis: no" and "B. Colitis\nA. Appendicitis: no" begin with the answer. A list
     # of the options follows.
-    begins_with_answer = first.is_alone and not second.is_alone
+    begins_with_answer = first_line.is_alone and not second_line.is_alone
     return not begins_with_answer
 
 

@@ -145,23 +145,23 @@ def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
     groups = [group for group in clause.groups if group.start >= match.start("fill")]
     if not groups:
         return None
-    first = groups[0]
+    first_group = groups[0]
     # `match` ends behind the filler words after the cue.
-    follows_cue = first.start <= match.end()
-    last_mention = first.mentions[-1]
+    follows_cue = first_group.start <= match.end()
+    last_mention = first_group.mentions[-1]
     is_complete = (
-        cues.ends_at(last_mention, clause.text_after(first))
+        cues.ends_at(last_mention, clause.text_after(first_group))
         or last_mention.is_before_capitalised_word
     )
     if follows_cue and is_complete:
-        return _with_joined(clause, first, groups[1:])
+        return _with_joined(clause, first_group, groups[1:])
     marked_groups = [group for group in groups if group.first_mention.is_marked]
     if len(marked_groups) != 1:
         return None
-    (marked,) = marked_groups
-    if cues.is_doubted(clause.text[match.end() : marked.start]):
+    (marked_group,) = marked_groups
+    if cues.is_doubted(clause.text[match.end() : marked_group.start]):
         return None
-    return marked
+    return marked_group
 
 
 def _with_joined(clause: Clause, first: Group, later: Sequence[Group]) -> Group:

@@ -143,10 +143,11 @@ def _is_word(text: str, end: int, label: str) -> bool:
     """
     if label.isdigit():
         return _AFTER_STEP.match(text, end) is not None
-    next_word = _NEXT_WORD.match(text, end)
-    if next_word is None or _NO_NOUN.match(text, end):
+    match = _NEXT_WORD.match(text, end)
+    if match is None or _NO_NOUN.match(text, end):
         return False
-    return label in {"A", "I"} or next_word.group(1).islower()
+    next_word = match.group(1)
+    return label in {"A", "I"} or next_word.islower()
 
 
 def _is_species(text: str, end: int, option_text: str) -> bool:
@@ -154,8 +155,8 @@ def _is_species(text: str, end: int, option_text: str) -> bool:
 
     Return False if the name of the species is in the text of the option itself.
     """
-    latin_word = _LATIN_WORD.match(text, end)
-    if latin_word is None:
+    match = _LATIN_WORD.match(text, end)
+    if match is None:
         return False
-    species = latin_word.group(1)
+    species = match.group(1)
     return species in _SPECIES and species not in option_text.lower()

@@ -18,7 +18,7 @@ from typing import Any
 
 from eval_factory.core import results
 from eval_factory.core.formats import rounded
-from eval_factory.core.plain_yaml import OneLine, OneLineList
+from eval_factory.core.plain_yaml import OneLineList, OneLineMapping
 
 DIGITS_OF_SECONDS = 4  # significant digits; clocks are not more precise
 _MAX_SHORT_TEXT = 60  # characters; a mapping with a longer text is written on several lines
@@ -48,14 +48,14 @@ def rounded_fields(fields: Mapping[str, Any], *, exact: Collection[str] = ()) ->
 def with_layout_marks(value: Any) -> Any:
     """Return a value with marks for the YAML writer.
 
-    `OneLine` and `OneLineList` are the marks: the writer puts such a mapping or list on one line.
-    Mappings and lists with longer or nested values are not marked, and have one line for each
+    `OneLineMapping` and `OneLineList` are the marks: the writer puts such a mapping or list on one
+    line. Mappings and lists with longer or nested values are not marked, and have one line for each
     value.
     """
     if isinstance(value, Mapping):
         items = {str(name): with_layout_marks(item) for name, item in value.items()}
         if all(map(_is_short, items.values())):
-            return OneLine(items)
+            return OneLineMapping(items)
         return items
     if isinstance(value, (list, tuple)):
         listed = [with_layout_marks(item) for item in value]
@@ -145,9 +145,9 @@ def _task(result: results.TaskResult) -> dict[str, Any]:
         implied_facts = {"metric": name, "split": result.validity.main_split, "perturbation": None}
         document = _score_and_facts(score, implied_facts)
         if name == result.main_metric:
-            main[name] = {**document, "stats": OneLine(document["stats"])}
+            main[name] = {**document, "stats": OneLineMapping(document["stats"])}
         else:
-            scores[name] = OneLine(document)
+            scores[name] = OneLineMapping(document)
     return {result.task: {"metrics": _nested({**main, **scores})}}
 
 
@@ -164,7 +164,7 @@ def _groups(result: results.TaskResult) -> dict[str, Any]:
             documents = {}
             for name, score in scores.items():
                 documents[name] = _score_and_facts(score, by_name.get(name, {}))
-            written[value] = OneLine({"metrics": _nested(documents)})
+            written[value] = OneLineMapping({"metrics": _nested(documents)})
         groups[field] = {"groups": written}
     if groups:
         return {result.task: {"groups": groups}}
@@ -239,7 +239,7 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
     for name, floor in section["floors"].items():
         if not floor["assumed"]:  # Few floors are assumed, so `assumed` is written only if True.
             del floor["assumed"]
-        section["floors"][name] = OneLine(floor)
+        section["floors"][name] = OneLineMapping(floor)
     return section
 
 

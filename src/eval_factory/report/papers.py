@@ -273,7 +273,7 @@ def _deviations(result: TaskResult) -> list[str] | None:
         return None
     deviations = []
     for deviation in comparability.deviations:
-        deviations.append(one_line(deviation.in_words("leaderboard:")))
+        deviations.append(one_line(deviation.in_words(there="leaderboard:")))
     return deviations
 
 

@@ -382,7 +382,7 @@ class Ratings:
                 means[judge] = statistics.fmean(by_criterion.values())
         return means
 
-    def report(self) -> JuryReport:
+    def make_report(self) -> JuryReport:
         """Return the report on the judges: their mean marks, their agreement, and the correlation
         of their marks with the lengths of the answers.
 

@@ -40,7 +40,7 @@ def names_of_repeats(times: int) -> list[str]:
     return [FIRST_ASKING, *(f"{REPEAT}{number}" for number in range(2, times + 1))]
 
 
-def right_and_wrong(
+def split_right_and_wrong(
     units: Iterable[Unit], values: Mapping[Unit, float]
 ) -> tuple[list[Unit], list[Unit]]:
     """Return two lists: the questions with the full value (1), and the questions with less."""
@@ -257,7 +257,7 @@ class AskingValues:
         """
         if not self.has_right:
             return {}
-        was_right, was_wrong = right_and_wrong(units, before)
+        was_right, was_wrong = split_right_and_wrong(units, before)
         wrong_share = self._wrong_share_in_same_words
         asked_in_same_words = [unit for unit in was_right if unit in wrong_share]
         return {

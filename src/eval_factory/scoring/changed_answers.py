@@ -40,7 +40,7 @@ from eval_factory.scoring.asking_values import (
     FIRST_ASKING,
     AskingValues,
     names_of_repeats,
-    right_and_wrong,
+    split_right_and_wrong,
 )
 from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs, Sources, Unit
 from eval_factory.scoring.draft import Draft
@@ -278,7 +278,7 @@ class Askings(Part):
         if extra.pushback is not None:
             report = replace(report, pushback=self.pushback(values, extra.pushback))
         if self.confidence is not None:
-            confidence = self.confidence.report(
+            confidence = self.confidence.make_report(
                 values.values_of(FIRST_ASKING), values.sources, self._count_unread_first_answers()
             )
             report = replace(report, confidence=confidence)
@@ -432,12 +432,12 @@ class Askings(Part):
         or if some later answer is unread and no answer is a change. The method returns `NEVER` if
         all answers equal the first answer.
         """
-        first = self.right.comparable_answer((*unit, None))
-        if first is None:
+        first_answer = self.right.comparable_answer((*unit, None))
+        if first_answer is None:
             return UNREAD
         answers = list(map(self.right.comparable_answer, keys_of_turns))
         for turn, answer in enumerate(answers, 1):
-            if answer is not None and answer != first:
+            if answer is not None and answer != first_answer:
                 return str(turn)
         if None in answers:
             return UNREAD
@@ -473,9 +473,9 @@ class Askings(Part):
 
         None if there is no such question.
         """
-        first = values.values_of(FIRST_ASKING)
-        units = [unit for unit in sorted(first) if unit in self.none_right]
-        return values.share_right(units, first)
+        first_values = values.values_of(FIRST_ASKING)
+        units = [unit for unit in sorted(first_values) if unit in self.none_right]
+        return values.share_right(units, first_values)
 
     def blind(self, values: AskingValues, draft: Draft) -> dict[str, Change]:
         """Report the change of the score when each question's picture was replaced.
@@ -512,7 +512,7 @@ class Askings(Part):
             elif unit in after:
                 units.append(unit)
                 answered.append(unit)
-        were_right, were_wrong = right_and_wrong(units, before)
+        were_right, were_wrong = split_right_and_wrong(units, before)
 
         def has_abstained(unit: Unit) -> bool:
             return abstained[unit]

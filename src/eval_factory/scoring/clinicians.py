@@ -49,7 +49,7 @@ from eval_factory.scoring.agreement import (
     agreement_among_raters,
     agreement_of_judge_with_people,
 )
-from eval_factory.scoring.intervals import lower_end, note_on_few_sources
+from eval_factory.scoring.intervals import lower_end_of_scale, note_on_few_sources
 from eval_factory.scoring.prediction_powered import (
     METHOD,
     MIN_RATED,
@@ -312,7 +312,9 @@ class RatedResult:
         possible_marks = self.possible_marks()
         low, high = self.rated_question.score.scale or (possible_marks[0], possible_marks[-1])
         if self.rated_question.kind == CRITERIA_SHEET:
-            low = min(low, lower_end(list(people.values()), list(self.lowest.values()), high))
+            low = min(
+                low, lower_end_of_scale(list(people.values()), list(self.lowest.values()), high)
+            )
         return low, high
 
 

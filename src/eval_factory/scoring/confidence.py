@@ -150,7 +150,7 @@ class ConfidenceOfAnswers:
         if reply is not None and reply.text is not None:
             self.confidences[unit] = confidence_in(reply.text)
 
-    def report(
+    def make_report(
         self, values: Mapping[Unit, float], sources: Sources, unread_answers: int = 0
     ) -> Confidence:
         """Return the report on the questions that have a value and a confidence that was read.

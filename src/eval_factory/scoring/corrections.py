@@ -99,13 +99,14 @@ def sentence_number_in(text: str) -> str | int | None:
     text = text.strip()
     if text.rstrip(".") == CORRECT_MARK:
         return CORRECT_MARK
-    number = re.match(r"\d+", text)
-    if number is None:
+    match = re.match(r"\d+", text)
+    if match is None:
         return None
+    digits = match.group()
     try:
-        return int(number[0])
-    except ValueError:  # the number has more digits than Python converts; no sentence has it
-        return number[0]
+        return int(digits)
+    except ValueError:  # more digits than Python converts; no sentence has such a number
+        return digits
 
 
 def ehr_sql_same_rows(case: Case) -> float | None:

@@ -207,7 +207,7 @@ class CutPromptsFound:
     tokens: int  # the server's largest count for a cut prompt
     characters: int  # the length of the longest cut prompt
 
-    def note(self, requested: int) -> str:
+    def make_note(self, requested: int) -> str:
         """Return the note on the cut prompts. `requested`: the number of all prompts."""
         return (
             f"the server cut {len(self.keys)} of {requested} prompts: it counted at most "

@@ -7,7 +7,7 @@ calculator) and are not independent. The formulas need at least two effective cl
 `interval_of_mean` checks.
 
 A pseudo-cluster has values that were not observed, all at one end of the scale. It is added where
-the spread of a sample would be too small (see `student_t`).
+the spread of a sample would be too small (see `student_t_interval`).
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def variance_of(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
-def student_t(
+def student_t_interval(
     values: Sequence[float],
     scale: Bounds | None = None,
     clusters: Sequence[Hashable] | None = None,
@@ -232,7 +232,7 @@ def student_t(
     return max(low, mean - half_width), min(high, mean + half_width)
 
 
-def lower_end(values: Sequence[float], lowest: Sequence[float], high: float) -> float:
+def lower_end_of_scale(values: Sequence[float], lowest: Sequence[float], high: float) -> float:
     """Return the lower end of a mean's scale, if each value has a lowest possible value of its own.
 
     The cases of a rubric, for example, have different lowest values. The lower end is the mean of
@@ -390,7 +390,7 @@ def interval_of_mean(
     """Return the interval of the mean of two or more values, and the name of its method.
 
     The page docs/statistics.md explains the choice of the method. If the instances have lowest
-    values of their own, the scale begins at the `lower_end` of these values. The result is
+    values of their own, the scale begins at the `lower_end_of_scale` of these values. The result is
     `NO_INTERVAL` if there are fewer than `MIN_CLUSTERS` effective clusters, or if values outside
     the scale do not allow an interval (see `MIN_UNBOUNDED`).
 
@@ -408,7 +408,7 @@ def interval_of_mean(
         return NO_INTERVAL
     low, high = scale or PROPORTION
     if lowest is not None and min(lowest) < low:
-        low = lower_end(values, lowest, high)
+        low = lower_end_of_scale(values, lowest, high)
         is_off_scale = False  # Each value is on the scale of its own instance.
     else:
         is_off_scale = min(values) < low or max(values) > high
@@ -426,12 +426,12 @@ def interval_of_mean(
         offset = 0.0  # The interval of a proportion is not symmetric, and is not moved.
     elif not is_off_scale:
         method = ON_A_SCALE
-        ends = student_t(values, (low, high), sources, each_side)
+        ends = student_t_interval(values, (low, high), sources, each_side)
     elif scale is not None and len(values) < MIN_UNBOUNDED:
         return NO_INTERVAL  # Some values are outside the stated scale, and the sample is small.
     else:
         method = STUDENT_T
-        ends = student_t(values, clusters=sources, each_side=each_side)
+        ends = student_t_interval(values, clusters=sources, each_side=each_side)
         low = -math.inf
         high = math.inf
     low = max(low, ends[0] + offset)
@@ -523,7 +523,7 @@ RESAMPLES = 2_000
 MIN_UNITS = 5  # the smallest number of effective clusters for a bootstrap or a jackknife
 
 
-def bca_of_ratio(
+def bca_interval_of_ratio(
     numerators: Sequence[float],
     denominators: Sequence[float],
     clusters: Sequence[Hashable] | None = None,

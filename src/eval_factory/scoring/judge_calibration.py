@@ -566,10 +566,10 @@ def by_jackknife(
 
     The intervals use the t quantile whose degrees of freedom are the effective number of
     conversations less one (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981). For each kind
-    of pair, a pseudo-cluster with only this kind is added, as in `intervals.student_t`. Otherwise
-    an interval would be too short if a rare fault, or a judge's rare `not met`, is missing from the
-    sample by chance. An interval is widened to include the value, if necessary. With fewer than
-    `intervals.MIN_UNITS` effective conversations, the figures have no intervals.
+    of pair, a pseudo-cluster with only this kind is added, as in `intervals.student_t_interval`.
+    Otherwise an interval would be too short if a rare fault, or a judge's rare `not met`, is
+    missing from the sample by chance. An interval is widened to include the value, if necessary.
+    With fewer than `intervals.MIN_UNITS` effective conversations, the figures have no intervals.
 
     Args:
         tables: the counts of pairs, of shape (conversations, kinds).

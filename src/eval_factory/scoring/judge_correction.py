@@ -103,7 +103,7 @@ class JudgeCorrectedScore:
     # the standard error of sensitivity + specificity - 1, which were estimated from the labels
     youden_stderr: float | None = None
 
-    def of_case(self, points_given: float, points_possible: float) -> float:
+    def score_of_case(self, points_given: float, points_possible: float) -> float:
         """Return the corrected score of one case, whose points are as in `CasePoints`.
 
         The mean over all cases is `value`, unless `value` was clipped to the possible range.

@@ -251,7 +251,7 @@ class _Passport(BaseModel):
         """
         categories = list(self.categories)
         pairs = []
-        seen = set()
+        earlier_keys = set()
         for line in self.pairs:
             numbers = _numbers_in(line)
             # `pairs_as_lines` explains these six numbers. The assignment raises ValueError if the
@@ -260,9 +260,9 @@ class _Passport(BaseModel):
             counts = (both, judge_only, physician_only, neither)
             key = (conversation, category)
             is_written_by_calibrate = min(numbers) >= 0 and any(counts)
-            if not is_written_by_calibrate or key in seen:
+            if not is_written_by_calibrate or key in earlier_keys:
                 raise ValueError(f"{line[:60]!r} is not a line of pairs")
-            seen.add(key)
+            earlier_keys.add(key)
             name = _category_numbered(category, categories)
             pairs.append(LabelledPairs(conversation, name, counts))
         return pairs

@@ -153,7 +153,7 @@ class Jury(Part):
 
     def weigh(self, draft: Draft) -> None:
         """Report how well the judges agree, because the trust in their score depends on it."""
-        draft.jury = draft.tally.ratings.report()
+        draft.jury = draft.tally.ratings.make_report()
         draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
 
 
@@ -187,7 +187,7 @@ def scores_with_helm_defaults(
         if metric.name == jury_metric and metric.helm_mean is not None:
             # Only the number and the mean are known: HELM's defaults get no interval.
             stats = Stats.without_interval(len(metric.values), metric.helm_mean)
-            scores[f"{metric.label}.helm"] = metric.score(metric.helm_mean, stats)
+            scores[f"{metric.label}.helm"] = metric.make_score(metric.helm_mean, stats)
     return scores
 
 
@@ -229,7 +229,7 @@ def judgements_of(
     return Judgements(due=len(judges) * len(answers), given=arrived)
 
 
-def score_of_all_judges(
+def score_where_all_judges_rated(
     metric: MetricValues, ratings: Ratings, judges: Collection[str]
 ) -> Score | None:
     """Return the score over the instances that every judge rated.

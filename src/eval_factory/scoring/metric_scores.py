@@ -13,7 +13,7 @@ from eval_factory.scoring.jury import (
     ALL_JUDGES_SUFFIX,
     bounds_over_judgements,
     missing_instances,
-    score_of_all_judges,
+    score_where_all_judges_rated,
 )
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
@@ -78,7 +78,9 @@ class MetricScores(Part):
         for metric in draft.metrics:
             _add_score(metric, draft)
             if metric.label in draft.scores and is_judged(metric, draft.jury_metric):
-                score = score_of_all_judges(metric, draft.tally.ratings, draft.tally.judges)
+                score = score_where_all_judges_rated(
+                    metric, draft.tally.ratings, draft.tally.judges
+                )
                 if score is not None:
                     scores_of_all_judges[metric.label + ALL_JUDGES_SUFFIX] = score
         # These scores are listed before the further scores that other parts added.

@@ -96,7 +96,7 @@ class PairedDifference:
     few_sources: str | None = None
 
     @property
-    def significant(self) -> bool:
+    def is_significant(self) -> bool:
         """True if both the test and the interval exclude a difference of 0.
 
         In borderline cases, only the test or only the interval excludes 0; the property is then

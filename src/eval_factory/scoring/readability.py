@@ -552,7 +552,7 @@ class Readability(Part):
             text = f"{counts['thinking_unfinished']} were cut off while the model was thinking"
             yield Note(Importance.INCOMPLETE, text)
         if self.cut_prompts.keys:
-            yield Note(Importance.INCOMPLETE, self.cut_prompts.note(self.prompts))
+            yield Note(Importance.INCOMPLETE, self.cut_prompts.make_note(self.prompts))
         cut_by_helm = len(self.signs["prompt_truncated"] - self.cut_prompts.keys)
         if cut_by_helm:
             length = plan.evaluation.extra.max_length

@@ -93,7 +93,7 @@ def reasons_against_reporting(draft: Draft) -> tuple[str, ...]:
     ]
     # The limit of unreadable answers is also the limit of cut prompts.
     if len(draft.cut_prompts.keys) > extra.max_unreadable * draft.answers_with_form:
-        reasons.append(draft.cut_prompts.note(draft.prompts_with_form))
+        reasons.append(draft.cut_prompts.make_note(draft.prompts_with_form))
     if draft.judged is not None:
         reasons += judge_reasons(draft.tally.judges, extra.max_judge_failures, draft.judged)
     reasons += other_model_reasons(draft.asked, extra.max_model_mismatch)

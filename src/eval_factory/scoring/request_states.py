@@ -198,6 +198,6 @@ class RepeatedInstances:
 def _hash(*texts: str) -> bytes:
     """Return a hash of the texts; texts that differ in case or white space have the same hash."""
     # No text contains the separator "\x1f": `split` treats the separator as white space.
-    plain_texts = [" ".join(text.casefold().split()) for text in texts]
-    plain = "\x1f".join(plain_texts)
-    return hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    normalised_texts = [" ".join(text.casefold().split()) for text in texts]
+    joined = "\x1f".join(normalised_texts)
+    return hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -199,7 +199,7 @@ def stored_form(text: str) -> str:
     Cut texts save memory. A hash of the uncut text follows, so that different texts stay different.
     The hash is valid in this process only.
     """
-    plain = " ".join(text.casefold().split())
-    if len(plain) <= MAX_STORED:
-        return plain
-    return f"{plain[:MAX_STORED]} {hash(plain)}"
+    normalised = " ".join(text.casefold().split())
+    if len(normalised) <= MAX_STORED:
+        return normalised
+    return f"{normalised[:MAX_STORED]} {hash(normalised)}"

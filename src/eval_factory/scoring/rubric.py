@@ -235,10 +235,10 @@ def _agreements(
     for first_judge, second_judge in combinations(judges, 2):
         pairs = []
         for by_judge in votes:
-            first = by_judge[first_judge]
-            second = by_judge[second_judge]
-            if first is not None and second is not None:
-                pairs.append((float(first), float(second)))
+            first_decision = by_judge[first_judge]
+            second_decision = by_judge[second_judge]
+            if first_decision is not None and second_decision is not None:
+                pairs.append((float(first_decision), float(second_decision)))
         if pairs:
             same = _share_same(pairs)
             agreement = PairAgreement(len(pairs), same, weighted_kappa(pairs))

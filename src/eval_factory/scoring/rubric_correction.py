@@ -100,7 +100,7 @@ class RubricCorrection(Part):
             self.why_absent = corrected.reason
             return None
         self.corrected = corrected
-        values = {key: corrected.of_case(*points) for key, points in cases.items()}
+        values = {key: corrected.score_of_case(*points) for key, points in cases.items()}
         return MetricValues(
             label=self.label, name=self.label, helm_mean=None, values=values, split=metric.split
         )
@@ -181,8 +181,10 @@ class RubricCorrection(Part):
         for case in self.rubric.cases.values():
             if positive_points(case.criteria):
                 points_possible = _points_possible(case)
-                extremes.append(corrected.of_case(case.lowest_score(), points_possible))
-                extremes.append(corrected.of_case(1.0, points_possible))  # 1: the highest score
+                extremes.append(corrected.score_of_case(case.lowest_score(), points_possible))
+                extremes.append(
+                    corrected.score_of_case(1.0, points_possible)
+                )  # 1: the highest score
         return min(extremes), max(extremes)
 
     def _notes(self) -> Iterator[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from eval_factory.core.results import Score, Stats
 from eval_factory.helm import output
 from eval_factory.helm.metric_facts import facts_of, is_score
-from eval_factory.scoring.intervals import PROPORTION, Bounds, bca_of_ratio, describe
+from eval_factory.scoring.intervals import PROPORTION, Bounds, bca_interval_of_ratio, describe
 from eval_factory.tasks.errata import CORRECTED
 
 InstanceKey = tuple[str, int, str | None]  # (instance id, trial, perturbation)
@@ -55,7 +55,7 @@ class MetricValues:
     # the lowest possible value of each instance, if these differ, as for a rubric
     lowest: Mapping[InstanceKey, float] | None = None
 
-    def score(self, value: float, stats: Stats) -> Score:
+    def make_score(self, value: float, stats: Stats) -> Score:
         """Return a score of this metric with this value and these statistics."""
         facts = facts_of(self.name, self.scale)
         return Score(
@@ -268,8 +268,8 @@ def score_of(
         if value is None:
             value = helm_mean(metric.values)
         if is_mean:
-            return metric.score(value, _stats(metric, metric.values, value))
-        return metric.score(value, _stats_of_a_ratio(metric, value))
+            return metric.make_score(value, _stats(metric, metric.values, value))
+        return metric.make_score(value, _stats_of_a_ratio(metric, value))
     if not is_mean:
         return None
     counted = with_missing_counted(metric.values, missing_in_metric, failed_as_zero=failed_as_zero)
@@ -304,7 +304,7 @@ def _with_missing_as(
 def mean_score(metric: MetricValues, values: Mapping[InstanceKey, float]) -> Score:
     """Return the score of a metric that is the mean of these values."""
     value = helm_mean(values)
-    return metric.score(value, _stats(metric, values, value))
+    return metric.make_score(value, _stats(metric, values, value))
 
 
 def sample_of(
@@ -377,7 +377,7 @@ def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
     if not is_ratio:
         return without_interval
     sources = sources_of(metric, [instance for instance, _, _ in metric.values])
-    interval = bca_of_ratio(sums, counts, sources)
+    interval = bca_interval_of_ratio(sums, counts, sources)
     return replace(
         without_interval,
         ci_low=interval.low,

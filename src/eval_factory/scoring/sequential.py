@@ -33,7 +33,7 @@ from eval_factory.scoring.scores import (
 )
 
 
-def looks_up_to(first: int, all_instances: int) -> tuple[int, ...]:
+def look_sizes_up_to(first: int, all_instances: int) -> tuple[int, ...]:
     """Return the number of asked instances at each look.
 
     The number doubles from look to look. The last look is at all instances. For example, 100 and
@@ -45,7 +45,7 @@ def looks_up_to(first: int, all_instances: int) -> tuple[int, ...]:
     """
     if first >= all_instances:
         return (all_instances,)
-    return (first, *looks_up_to(2 * first, all_instances))
+    return (first, *look_sizes_up_to(2 * first, all_instances))
 
 
 def bias_of_stopping(stop: StopWhen) -> str | None:
@@ -113,7 +113,7 @@ class Looks(Part):
     @property
     def sizes(self) -> tuple[int, ...]:
         """The planned number of asked instances at each look; a run may stop before the last."""
-        return looks_up_to(self.stop.first, self.max_instances)
+        return look_sizes_up_to(self.stop.first, self.max_instances)
 
     def see(self, key: InstanceKey, _state: output.RequestState) -> None:
         """Store the position of the instance in the order of drawing."""

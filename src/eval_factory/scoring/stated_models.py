@@ -75,13 +75,13 @@ def _settings_of_plain_questions(
     The token limit of questions in other words is raised to `MIN_ANSWER_TOKENS`; their other
     settings are those of the plain questions.
     """
-    plain = []
+    settings_of_plain = []
     for settings in all_settings:
         has_higher_limit = any(settings.get(name) == MIN_ANSWER_TOKENS for name in TOKEN_LIMITS)
         is_asked_again = has_higher_limit and _differs_in_limits_alone(settings, all_settings)
         if not is_asked_again:
-            plain.append(dict(settings))
-    return tuple(plain)
+            settings_of_plain.append(dict(settings))
+    return tuple(settings_of_plain)
 
 
 def _differs_in_limits_alone(

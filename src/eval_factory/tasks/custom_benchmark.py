@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
 from eval_factory.core import safe_files
-from eval_factory.core.errors import ConfigError, did_you_mean, expectation
+from eval_factory.core.errors import ConfigError, did_you_mean, unmet_expectation
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
@@ -384,7 +384,7 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
         return f"{path}: {key}: is missing"
     if kind in ("string_too_short", "too_short"):
         return f"{path}: {key}: must not be empty"
-    return f"{path}: {key}: {expectation(detail)}"
+    return f"{path}: {key}: {unmet_expectation(detail)}"
 
 
 def _check_table(

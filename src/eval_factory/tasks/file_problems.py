@@ -18,7 +18,7 @@ from eval_factory.core.formats import counted
 from eval_factory.core.safe_files import open_regular, open_text
 from eval_factory.core.table_files import (
     DELIMITERS,
-    WINDOWS,
+    WINDOWS_ENCODING,
     TableError,
     encoding_of,
     file_of_table,
@@ -225,7 +225,7 @@ def encoding_note(table: Path) -> str | None:
     if is_workbook(file):
         return None
     with open_regular(file) as opened:
-        if encoding_of(opened) != WINDOWS:
+        if encoding_of(opened) != WINDOWS_ENCODING:
             return None
     return (
         f"{file.name} is not UTF-8: it was read as Windows-1252; check that accents and umlauts "

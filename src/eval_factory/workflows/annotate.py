@@ -48,7 +48,7 @@ from eval_factory.report.page.document import rater_form
 from eval_factory.report.page.instance_data import PageMedia
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import people_scores
-from eval_factory.scoring.intervals import design_effect, effective_clusters, lower_end
+from eval_factory.scoring.intervals import design_effect, effective_clusters, lower_end_of_scale
 from eval_factory.scoring.prediction_powered import (
     MIN_RATED,
     ExpectedFigures,
@@ -219,7 +219,7 @@ def _draw_sample(
     strata = strata_of(candidates, draw.count)  # groups of similar answers
     chosen = []  # (texts, number of the stratum, probability of being drawn)
     for key, stratum_number, probability in draw_answers(strata, rated, draw):
-        shown = rated_question.shown(record_of_key[key])
+        shown = rated_question.shown_answer(record_of_key[key])
         chosen.append((shown, stratum_number, probability))
     sample = sample_of_draw(rated_question, strata, chosen, draw)
     shown_by_code = {}
@@ -487,7 +487,7 @@ def plan_basis(folder: Path) -> PlanBasis:
     # these scores. In any other benchmark, the instances have no lowest scores.
     possible = [instance.lowest_score for instance in scored]
     lowest_scores = [lowest for lowest in possible if lowest is not None]
-    lower_bound = lower_end(scores, lowest_scores, high) if lowest_scores else low
+    lower_bound = lower_end_of_scale(scores, lowest_scores, high) if lowest_scores else low
     bounds = (lower_bound, high)
     # The design effect says how much the sources increase the variance of the mean.
     expected = ExpectedFigures(

@@ -62,16 +62,16 @@ def looks_line(evaluation: Evaluation) -> str | None:
     stop = evaluation.stop_when
     if stop is None:
         return None
-    from eval_factory.scoring.sequential import looks_up_to
+    from eval_factory.scoring.sequential import look_sizes_up_to
 
     limits = (evaluation.params.limit_samples, evaluation.task.about.instances)
     max_instances = min((limit for limit in limits if limit is not None), default=None)
     if max_instances is None:
         # The number of looks is unknown: the first three are shown. The third look has 4 times
         # the instances of the first.
-        shown_looks = looks_up_to(stop.first, 4 * stop.first)
+        shown_looks = look_sizes_up_to(stop.first, 4 * stop.first)
     else:
-        shown_looks = looks_up_to(stop.first, max_instances)
+        shown_looks = look_sizes_up_to(stop.first, max_instances)
     sizes = ", ".join(map(str, shown_looks))
     if max_instances is None:
         sizes += ", ... all"

@@ -422,7 +422,9 @@ def test_input_output_and_end(tmp_path: Path) -> None:
     assert ended("cat", given="ä\n".encode()) == sandbox.EndedProgram(0, "ä\n".encode())
     assert ended("sh", "-c", "exit 3").returncode == 3
     assert ended("sh", "-c", "kill -SEGV $$").returncode == 128 + signal.SIGSEGV
-    assert ended("sleep", "30", seconds=0.5) == sandbox.EndedProgram(sandbox.TIMED_OUT, b"")
+    assert ended("sleep", "30", seconds=0.5) == sandbox.EndedProgram(
+        sandbox.TIMED_OUT_EXIT_CODE, b""
+    )
     assert ended("pwd").output.decode().strip() == str(tmp_path)
 
 

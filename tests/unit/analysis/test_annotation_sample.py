@@ -138,7 +138,7 @@ def asked() -> RatedQuestion:
 def test_codes_say_nothing_and_each_rater_has_an_order_of_its_own() -> None:
     records = [instance(f"q{one}", 1.0) for one in range(30)]
     strata = strata_of([Candidate(AnswerKey(one.id, 0), 1.0) for one in records], 10)
-    chosen = [(asked().shown(one), 0, 0.5) for one in records[:10]]
+    chosen = [(asked().shown_answer(one), 0, 0.5) for one in records[:10]]
     sample = sample_of_draw(asked(), strata, chosen, DRAW)
     assert sample == sample_of_draw(asked(), strata, chosen, DRAW)
     assert sample.id != sample_of_draw(asked(), strata, chosen[:9], DRAW).id

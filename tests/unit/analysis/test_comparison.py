@@ -75,7 +75,7 @@ def test_two_folders(pair: list[Path]) -> None:
         None,
     )
     assert one.advantage == one.paired.difference
-    assert one.significant is one.paired.significant is False
+    assert one.significant is one.paired.is_significant is False
     shown = replace(one, paired=replace(one.paired, p_value=0.02, ci_low=0.1))
     assert [replace(shown, p_holm=p_holm).significant for p_holm in (None, 0.05, 0.04)] == [
         True,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from eval_factory.core import errors
-from eval_factory.core.errors import ConfigError, EvalFactoryError, did_you_mean, expectation
+from eval_factory.core.errors import ConfigError, EvalFactoryError, did_you_mean, unmet_expectation
 from facts import says
 
 CODES = {
@@ -95,4 +95,4 @@ def error_of(kind: Any, value: object) -> Any:
     ],
 )
 def test_an_expectation_is_plain_english(kind: Any, value: object, told: str) -> None:
-    assert expectation(error_of(kind, value)) == told
+    assert unmet_expectation(error_of(kind, value)) == told

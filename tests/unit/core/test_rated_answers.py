@@ -67,7 +67,7 @@ def asked(
 
 def test_answers_that_are_right_or_wrong_are_rated_yes_or_no() -> None:
     found = asked(instance("q", 1.0), "exact_match", (0, 1))
-    shown = found.shown(instance("q", 1.0, trial=2))
+    shown = found.shown_answer(instance("q", 1.0, trial=2))
     assert (shown.key, shown.turns) == (AnswerKey("q", 2), (("user", "What is q?"),))
     assert shown.answer == "answer to q"
     assert (shown.references, shown.questions) == (("yes",), (Question(annotated.IS_CORRECT),))
@@ -144,11 +144,11 @@ def test_turns_are_shown_without_what_says_who_answers() -> None:
         {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "image"}]},
     )
     found = asked(instance("q", 1.0), "exact_match", (0, 1))
-    assert found.shown(instance("q", 1.0, turns=turns)).turns == (
+    assert found.shown_answer(instance("q", 1.0, turns=turns)).turns == (
         ("system", "A ward."),
         ("user", "Hi\n"),
     )
-    alone = found.shown(instance("q", 1.0, turns=turns[:1]))
+    alone = found.shown_answer(instance("q", 1.0, turns=turns[:1]))
     assert alone.turns == (("user", "What is q?"),)
 
 

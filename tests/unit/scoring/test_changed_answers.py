@@ -441,7 +441,7 @@ def test_answers_are_read_by_rule_by_asking_or_stay_unread() -> None:
 def test_a_confidence_of_an_answer_that_cannot_be_read_says_nothing() -> None:
     part = ConfidenceOfAnswers("stated", confidences={("a", 0): 0.9, ("b", 0): 0.8, ("c", 0): 0.7})
     right = {("a", 0): 1.0, ("b", 0): 0.0}
-    report = part.report(right, lambda _units: None, unread_answers=1)
+    report = part.make_report(right, lambda _units: None, unread_answers=1)
     assert (report.questions, report.unread, report.unread_answers) == (2, 0, 1)
 
 

@@ -154,7 +154,7 @@ def test_too_few_answers_say_nothing_and_what_was_not_read_is_counted() -> None:
     part = ConfidenceOfAnswers(
         "stated", confidences={("a", 0): 0.9, ("b", 0): None, ("c", 0): None, ("gone", 0): 0.5}
     )
-    found = part.report({("a", 0): 1.0, ("b", 0): 0.0, ("c", 0): 1.0}, lambda _units: None)
+    found = part.make_report({("a", 0): 1.0, ("b", 0): 0.0, ("c", 0): 1.0}, lambda _units: None)
     assert (found.questions, found.unread, found.mean) == (1, 2, None)
 
 
@@ -164,7 +164,7 @@ def test_a_report_of_forty_answers_holds_together() -> None:
         (name, 0): 0.9 if number % 2 else 0.6 for number, name in enumerate(sources)
     }
     values = {unit: float(number % 5 > 0) for number, unit in enumerate(known)}
-    found = ConfidenceOfAnswers("stated", confidences=known).report(
+    found = ConfidenceOfAnswers("stated", confidences=known).make_report(
         values, lambda units: [sources[name] for name, _ in units]
     )
     assert (found.questions, found.unread, [one.count for one in found.bins]) == (40, 0, [20, 20])

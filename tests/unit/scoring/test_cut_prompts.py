@@ -39,8 +39,8 @@ def test_prompts_far_beyond_the_window_are_found() -> None:
     found = found_in(LONG, 2050)
     assert len(found.keys) == len(LONG)
     assert found.tokens == 2050
-    assert "num_ctx" in found.note(8)
-    assert f"{found.characters:,}" in found.note(8)
+    assert "num_ctx" in found.make_note(8)
+    assert f"{found.characters:,}" in found.make_note(8)
 
 
 def test_a_single_prompt_far_beyond_the_window_is_found() -> None:

@@ -21,17 +21,17 @@ from eval_factory.scoring.intervals import (
     NO_INTERVAL,
     RESAMPLES,
     SEED,
-    bca_of_ratio,
+    bca_interval_of_ratio,
     describe,
     design_effect,
     effective_clusters,
     interval_of_equal_values,
     interval_of_mean,
-    lower_end,
+    lower_end_of_scale,
     mean_and_variance,
     note_on_few_sources,
     percentile,
-    student_t,
+    student_t_interval,
     t_quantile,
     variance_of,
     wilson,
@@ -86,7 +86,7 @@ def test_cluster_robust_is_statsmodels_with_the_effective_number_for_its_degrees
     )
     half = stats.t.ppf(0.975, effective - 1) * stderr
     mean = sum(values) / len(values)
-    assert student_t(values, clusters=labels) == near((mean - half, mean + half))
+    assert student_t_interval(values, clusters=labels) == near((mean - half, mean + half))
 
 
 def test_effective_clusters_are_kishs_number_and_fewer_than_two_say_nothing() -> None:
@@ -113,14 +113,16 @@ def test_effective_clusters_are_kishs_number_and_fewer_than_two_say_nothing() ->
 def test_students_t_is_scipys_and_on_a_scale_it_has_a_pseudo_value_at_each_end() -> None:
     values = [1.0, 2.0, 4.0, 8.5]
     assert variance_of(values) == near(stats.tvar(values))
-    assert student_t(values) == near(DescrStatsW(values).tconfint_mean())
+    assert student_t_interval(values) == near(DescrStatsW(values).tconfint_mean())
     values = [5.0, 5.0, 4.0, 5.0, 3.0, 5.0]
     with_ends = DescrStatsW([*values, 1.0, 9.0])
     half = stats.t.ppf(0.975, 5) * with_ends.std_mean
-    assert student_t(values, (1, 9)) == near((with_ends.mean - half, with_ends.mean + half))
-    low, high = student_t([5.0, 5.0, 5.0, 4.9], (1, 5))
+    assert student_t_interval(values, (1, 9)) == near(
+        (with_ends.mean - half, with_ends.mean + half)
+    )
+    low, high = student_t_interval([5.0, 5.0, 5.0, 4.9], (1, 5))
     assert 1.0 < low < 4.9 < high == 5.0
-    assert student_t([1.0, 1.0, 1.0, 1.1], (1, 5))[0] == 1.0
+    assert student_t_interval([1.0, 1.0, 1.0, 1.1], (1, 5))[0] == 1.0
 
 
 def test_on_a_scale_of_clusters_has_a_pseudo_cluster_at_each_end() -> None:
@@ -129,7 +131,9 @@ def test_on_a_scale_of_clusters_has_a_pseudo_cluster_at_each_end() -> None:
     stderr = of_a_mean([*values, 0, 0, 1, 1], [*labels, 5, 5, 6, 6])
     mean = (sum(values) + 2) / 14
     half = stats.t.ppf(0.975, 4) * stderr
-    assert student_t(values, (0, 1), labels) == near((max(0, mean - half), min(1, mean + half)))
+    assert student_t_interval(values, (0, 1), labels) == near(
+        (max(0, mean - half), min(1, mean + half))
+    )
 
 
 def test_clustered_proportions_are_wilsons_on_the_effective_number() -> None:
@@ -182,17 +186,23 @@ def test_pseudo_clusters_on_a_scale_are_at_least_of_the_mean_size() -> None:
         stats.t.ppf(0.975, effective - 1) * math.sqrt(9 / 8 * sum(one**2 for one in totals)) / total
     )
     assert size > 16 / 7
-    assert student_t(values, (0, 1), labels) == near((max(0, mean - half), min(1, mean + half)))
+    assert student_t_interval(values, (0, 1), labels) == near(
+        (max(0, mean - half), min(1, mean + half))
+    )
     equal = [number // 4 for number in range(16)]
-    assert student_t(values, (0, 1), equal) == near(student_t([0.6] * 16, (0, 1), equal), abs=1e-9)
+    assert student_t_interval(values, (0, 1), equal) == near(
+        student_t_interval([0.6] * 16, (0, 1), equal), abs=1e-9
+    )
 
 
 def test_a_scale_of_cases_begins_at_their_mean_lowest_or_at_the_lowest_of_all() -> None:
     """Mean lowest -1, highest 1: a third of that is 2/3."""
     lowest = [-3.0, 0.0, 0.0, -1.0, -1.0]
-    assert lower_end([-1.0, 0.1, 0.2, 0.8, 1.0], lowest, 1.0) == -1.0  # quartiles .1 and .8
-    assert lower_end([-1.0, 0.1, 0.2, 0.7, 1.0], lowest, 1.0) == -3.0
-    assert lower_end([0.5], lowest, 1.0) == -1.0
+    assert (
+        lower_end_of_scale([-1.0, 0.1, 0.2, 0.8, 1.0], lowest, 1.0) == -1.0
+    )  # quartiles .1 and .8
+    assert lower_end_of_scale([-1.0, 0.1, 0.2, 0.7, 1.0], lowest, 1.0) == -3.0
+    assert lower_end_of_scale([0.5], lowest, 1.0) == -1.0
 
 
 def test_equal_values_leave_room_for_what_was_not_seen() -> None:
@@ -217,7 +227,10 @@ def test_the_mean_lies_in_its_interval_and_that_on_the_scale(
     values = [value for value, _ in pairs]
     labels = [label for _, label in pairs]
     mean = sum(values) / len(values)
-    for low, high in (student_t(values, (0, 1)), student_t(values, (0, 1), labels)):
+    for low, high in (
+        student_t_interval(values, (0, 1)),
+        student_t_interval(values, (0, 1), labels),
+    ):
         assert 0 <= low <= mean + 1e-9
         assert mean - 1e-9 <= high <= 1
     ones = [float(value > 0.4) for value in values]
@@ -383,9 +396,9 @@ def test_it_is_scipys_with_a_fixed_seed() -> None:
         n_resamples=RESAMPLES,
         rng=np.random.default_rng(SEED),
     ).confidence_interval
-    found = bca_of_ratio(SUMS, COUNTS)
+    found = bca_interval_of_ratio(SUMS, COUNTS)
     assert (found.low, found.high) == near((expected.low, expected.high))
-    assert (found, found.method) == (bca_of_ratio(SUMS, COUNTS), "bca-bootstrap")
+    assert (found, found.method) == (bca_interval_of_ratio(SUMS, COUNTS), "bca-bootstrap")
     assert there(found.low) < 13 / 23 < there(found.high)
 
 
@@ -395,8 +408,8 @@ def test_clusters_are_drawn_whole() -> None:
         [count for count, _ in product(COUNTS, range(3))],
     )
     labels = [number // 3 for number in range(24)]
-    clustered = bca_of_ratio(*repeated, labels)
-    alone = bca_of_ratio(SUMS, COUNTS)
+    clustered = bca_interval_of_ratio(*repeated, labels)
+    alone = bca_interval_of_ratio(SUMS, COUNTS)
     assert (clustered.low, clustered.high) == near((alone.low, alone.high))
     assert clustered.method == "bca-bootstrap-clustered"
 
@@ -420,8 +433,8 @@ def test_clusters_are_drawn_whole() -> None:
 def test_what_resampling_cannot_tell(
     sums: list[float], counts: list[int], clusters: str | None
 ) -> None:
-    assert bca_of_ratio(sums, counts, clusters) == NO_INTERVAL
-    assert bca_of_ratio(SUMS, COUNTS, "aabcdefg") != NO_INTERVAL
+    assert bca_interval_of_ratio(sums, counts, clusters) == NO_INTERVAL
+    assert bca_interval_of_ratio(SUMS, COUNTS, "aabcdefg") != NO_INTERVAL
 
 
 def test_methods_of_clustered_values() -> None:

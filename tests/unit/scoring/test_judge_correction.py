@@ -63,9 +63,9 @@ def test_points_below_0_lessen_what_the_judge_gives_for_nothing() -> None:
     """(0.5 - 0.1 * 0.8) / 0.7, where all criteria together give 0.8: it is the mean of the corrected cases."""
     cases = judged([0.2, 0.8] * 30, [0.7, 0.9] * 30, lowest=-0.2)
     found = fixed(corrected_by_labels(cases, labelled(*[EIGHT_OF_TEN] * 20), {}))
-    assert (found.value, found.of_case(0.2, 0.7)) == (near(0.6), near(0.13 / 0.7))
+    assert (found.value, found.score_of_case(0.2, 0.7)) == (near(0.6), near(0.13 / 0.7))
     both = zip(cases.points_given, cases.points_possible, strict=True)
-    assert statistics.fmean(found.of_case(*case) for case in both) == near(found.value)
+    assert statistics.fmean(found.score_of_case(*case) for case in both) == near(found.value)
 
 
 def by_grid(cases: CasePoints, tables: Sequence[Sequence[float]]) -> tuple[float, float]:
@@ -136,7 +136,7 @@ def test_an_interval_holds_every_score_that_a_test_does_not_reject(
 def test_a_judge_without_mistakes_leaves_the_score_and_its_cases() -> None:
     cases = judged([0.2, 0.9, -0.1] * 20, [1.0, 0.9, 0.5] * 20, lowest=-0.2)
     found = fixed(corrected_by_labels(cases, labelled(*[(2, 0, 0, 2)] * 40), {}))
-    assert (found.value, statistics.fmean(cases.points_given), found.of_case(-0.1, 0.5)) == (
+    assert (found.value, statistics.fmean(cases.points_given), found.score_of_case(-0.1, 0.5)) == (
         near(1 / 3),
         near(1 / 3),
         near(-0.1),

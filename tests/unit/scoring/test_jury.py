@@ -35,7 +35,7 @@ def of_lengths(marks: list[int], lengths: list[int]) -> RankCorrelation | None:
     made = ratings(a=[*marks, 5])
     # not of the last
     made.lengths = {(f"id{number}", 0, None): length for number, length in enumerate(lengths)}
-    return made.report().length_correlation["a"]
+    return made.make_report().length_correlation["a"]
 
 
 def test_how_far_marks_follow_the_length_of_answers() -> None:
@@ -66,7 +66,7 @@ def test_equal_marks_and_equal_lengths_have_no_correlation() -> None:
 
 
 def test_means_and_leave_one_out() -> None:
-    report = ratings(a=[1, 3, 5], b=[5, 5, 5], c=[3, None, None]).report()
+    report = ratings(a=[1, 3, 5], b=[5, 5, 5], c=[3, None, None]).make_report()
     assert report.means == {"a": 3.0, "b": 5.0, "c": 3.0}
     assert report.leave_one_out == {
         "a": (4 + 5 + 5) / 3,
@@ -81,7 +81,7 @@ def test_a_form_of_the_benchmarks_own() -> None:
     made.form = JuryForm(
         (0, 1, 4), {"no": 0, "partly": 1, "yes": 4}, {"right": "it is true"}, states_scale=True
     )
-    report = made.report()
+    report = made.make_report()
     expected = sum((x - y) ** 2 for x, y in product((0, 1, 4), (0, 4, 4))) / 9
     assert report.weighted_kappa["a/b"] == near(1 - (9 / 3) / expected)
     assert (report.labels, report.criteria) == (
@@ -90,17 +90,17 @@ def test_a_form_of_the_benchmarks_own() -> None:
     )
     made.empty_answers.add(("silent", 0, None))
     assert made.jury_scores()["silent", 0, None] == 0.0
-    plain = ratings(a=[1], b=[1]).report()
+    plain = ratings(a=[1], b=[1]).make_report()
     assert (plain.labels, plain.criteria) == ({}, {})
 
 
 def test_what_is_not_defined_is_absent() -> None:
-    alone = ratings(a=[3, 4]).report()
-    equal = ratings(a=[4, 4], b=[4, 4]).report()
+    alone = ratings(a=[3, 4]).make_report()
+    equal = ratings(a=[4, 4], b=[4, 4]).make_report()
     assert (alone.krippendorff_alpha, alone.leave_one_out) == (None, {"a": None})
     assert (equal.krippendorff_alpha, equal.weighted_kappa) == (None, {"a/b": None})
-    assert ratings(a=[1, None], b=[None, 5]).report().weighted_kappa == {"a/b": None}
-    assert ratings().report().means == {}
+    assert ratings(a=[1, None], b=[None, 5]).make_report().weighted_kappa == {"a/b": None}
+    assert ratings().make_report().means == {}
 
 
 FAMILIES = {
@@ -154,7 +154,7 @@ def test_the_means_are_of_all_ratings_not_of_instances() -> None:
     made.add("a", key(1), {"accuracy": 5})
     assert made.jury_scores() == {key(0): 2.0, key(1): 5.0}
     assert made.jury_scores(left_out="a") == {key(0): 5.0}
-    assert made.report().means == {"a": 2.0, "b": 5.0}
+    assert made.make_report().means == {"a": 2.0, "b": 5.0}
     assert made.mean_by_judge(key(0)) == {"a": 1.0, "b": 5.0}
 
 
@@ -163,7 +163,7 @@ def test_an_answer_with_nothing_in_it_has_the_lowest_rating() -> None:
     made.empty_answers.add(key(7))
     assert made.jury_scores() == {key(0): 4.0, key(7): 1.0}
     assert {type(value) for value in made.jury_scores().values()} == {float}
-    report = made.report()
+    report = made.make_report()
     assert (report.leave_one_out, report.means) == ({"a": 2.0, "b": 3.0}, {"a": 5.0, "b": 3.0})
 
 
@@ -173,14 +173,14 @@ def test_criteria_are_rated_apart() -> None:
     for number in range(4):
         made.add("a", key(number), {"accuracy": 5, "clarity": 1})
         made.add("b", key(number), {"accuracy": 1, "clarity": 5})
-    report = made.report()
+    report = made.make_report()
     assert report.weighted_kappa == {"a/b": near(-1.0)}
     assert there(report.krippendorff_alpha) < -0.5
 
 
 def test_kappa_weighs_by_the_whole_scale() -> None:
     """From 2 to 5 are three steps although nobody gave a 3 or a 4: observed 18/4, expected over all 16 pairs."""
-    report = ratings(a=[1, 2, 5, 5], b=[1, 5, 2, 5]).report()
+    report = ratings(a=[1, 2, 5, 5], b=[1, 5, 2, 5]).make_report()
     expected = 1 - (18 / 4) / (
         sum((x - y) ** 2 for x, y in product((1, 2, 5, 5), (1, 5, 2, 5))) / 16
     )
@@ -230,7 +230,7 @@ def test_the_score_of_all_judges_is_over_what_each_of_them_rated() -> None:
     """An answer with nothing in it needs no judge: without it, saying nothing would make this score better."""
     begin: list[dict[str, int | tuple[int, ...]]] = [{"a": 5, "b": 3}, {"a": 1}]
     for said, value in ((judged(*begin, {"a": 2, "b": 2}), 3.0), (judged(*begin, None), 2.5)):
-        score = there(jury.score_of_all_judges(metric(said), said, ("a", "b")))
+        score = there(jury.score_where_all_judges_rated(metric(said), said, ("a", "b")))
         assert (score.value, score.stats.count, score.split) == (value, 2, "test")
 
 
@@ -261,7 +261,9 @@ def agreement(alpha: float | None, *said: dict[str, int | tuple[int, ...]]) -> l
     made = judged(*said)
     return [
         note.text
-        for note in jury.notes_on_agreement(replace(made.report(), krippendorff_alpha=alpha), made)
+        for note in jury.notes_on_agreement(
+            replace(made.make_report(), krippendorff_alpha=alpha), made
+        )
     ]
 
 
@@ -301,7 +303,9 @@ def test_a_judge_whose_marks_follow_the_length_is_named(
     found = {"a": RankCorrelation((low + high) / 2, low, high, count), "b": None}
     notes = [
         note.text
-        for note in jury.notes_on_agreement(replace(made.report(), length_correlation=found), made)
+        for note in jury.notes_on_agreement(
+            replace(made.make_report(), length_correlation=found), made
+        )
     ]
     expected = [] if said is None else [True]
     assert [note.startswith(f"judge a {said}") for note in notes] == expected
@@ -350,12 +354,12 @@ def test_what_judges_rated_of_another_split_does_not_count() -> None:
     said = judged({"a": 5, "b": 3}, {"a": 1})
     other = metric(said)
     del other.values[key(0)]
-    assert jury.score_of_all_judges(other, said, ("a", "b")) is None
+    assert jury.score_where_all_judges_rated(other, said, ("a", "b")) is None
 
 
 def test_where_all_or_nothing_is_whole_there_is_no_such_score() -> None:
     for said in (judged({"a": 5, "b": 3}, None), judged({"a": 5}, {"b": 3}, None)):
-        assert jury.score_of_all_judges(metric(said), said, ("a", "b")) is None
+        assert jury.score_where_all_judges_rated(metric(said), said, ("a", "b")) is None
 
 
 def test_judges_who_are_not_shown_to_agree_are_told() -> None:
@@ -365,8 +369,8 @@ def test_judges_who_are_not_shown_to_agree_are_told() -> None:
     alike: list[dict[str, int | tuple[int, ...]]] = [
         {"a": 1 + number % 5, "b": 1 + min(4, number % 5 + number % 2)} for number in range(25)
     ]
-    chance_report = judged(*by_chance).report()
-    assert (chance_report.is_shown_to_agree, judged(*alike).report().is_shown_to_agree) == (
+    chance_report = judged(*by_chance).make_report()
+    assert (chance_report.is_shown_to_agree, judged(*alike).make_report().is_shown_to_agree) == (
         False,
         True,
     )

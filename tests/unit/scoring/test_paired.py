@@ -190,7 +190,7 @@ def test_the_smallest_mean_difference_is_shown_in_four_of_five_samples(n: int) -
         return paired_difference(before, [float(value) for value in after], scale=scale)
 
     mde = float(np.median([sample(0).mde or math.nan for _ in range(20)]))
-    assert np.mean([sample(mde).significant for _ in range(100)]) > 0.78
+    assert np.mean([sample(mde).is_significant for _ in range(100)]) > 0.78
 
 
 GROUPS = [f"g{number % 40}" for number in range(200)]
@@ -264,13 +264,13 @@ def test_the_method_follows_from_the_number_of_clusters(
 def test_five_clusters_are_too_few_to_show_anything_and_six_are_not() -> None:
     """Of the signs of five, all alike have p = 2 / 32 at the least. Flipped are clusters and not their instances."""
     found = paired_difference([0.0] * 6, [1.0] * 6, clusters=list("aabbcc"))
-    assert (found.p_value, found.mde, found.significant) == (0.25, None, False)
+    assert (found.p_value, found.mde, found.is_significant) == (0.25, None, False)
     after = [10.1, 10.3, 10.2, 10.4, 10.2, 10.3]
     for count, shows in ((5, False), (6, True)):
         for clusters in (None, [str(number) for number in range(count)]):
             found = paired_difference([10.0] * count, after[:count], clusters=clusters)
             assert found.p_value == 2.0 ** (1 - count)
-            assert (found.mde is not None, found.significant, (found.ci_low or 0.0) > 0) == (
+            assert (found.mde is not None, found.is_significant, (found.ci_low or 0.0) > 0) == (
                 shows,
                 shows,
                 True,
@@ -342,7 +342,7 @@ def test_clusters_of_unequal_size_have_the_effective_number_for_their_degrees() 
     assert found.few_sources is not None
     says(str(found.few_sources), "41 sources", "2.7 of equal size")
     none = paired_difference([0.5] * 100, b, clusters=["0"] * 80 + clusters[80:])
-    assert (none.ci_low, none.p_value, none.mde, none.significant) == (None, None, None, False)
+    assert (none.ci_low, none.p_value, none.mde, none.is_significant) == (None, None, None, False)
     assert none.few_sources is not None
     says(str(none.few_sources), "no interval", "21 sources", "1.6")
 
@@ -364,7 +364,7 @@ def test_one_cluster_or_one_pair_has_no_interval() -> None:
         None,
         1,
     )
-    concluded = (paired.non_inferiority(one, 0.9), equivalence(one, 0.9), one.significant)
+    concluded = (paired.non_inferiority(one, 0.9), equivalence(one, 0.9), one.is_significant)
     assert concluded == ("inconclusive", "inconclusive", False)
 
 
@@ -424,13 +424,13 @@ def test_the_90_percent_interval_decides_on_equivalence(margin: float, finding: 
 
 
 def test_significant_is_what_test_and_interval_both_say() -> None:
-    assert [replace(FOUND, p_value=p_value).significant for p_value in (0.01, 0.05, None)] == [
+    assert [replace(FOUND, p_value=p_value).is_significant for p_value in (0.01, 0.05, None)] == [
         True,
         False,
         False,
     ]
     ends = [(-0.2, 0.0), (0.0, 0.2), (0.05, 0.2)]
-    assert [replace(FOUND, ci_low=low, ci_high=high).significant for low, high in ends] == [
+    assert [replace(FOUND, ci_low=low, ci_high=high).is_significant for low, high in ends] == [
         False,
         False,
         True,
@@ -504,7 +504,7 @@ def test_few_sources_show_what_their_test_shows() -> None:
     sources = [str(number // 20) for number in range(400)]
     found = paired_difference(before, after, clusters=sources)
     low, high = ends(found)
-    assert found.significant
+    assert found.is_significant
     assert high - low < 0.2
     for shift, rejected in ((low - 1e-6, True), (low + 1e-6, False), (high - 1e-6, False)):
         moved = [

@@ -66,7 +66,7 @@ def test_a_benchmarks_score_is_clipped() -> None:
         ((0.9, 0.8, 1.2), (0.9, 0.8, 1.0)),
         ((0.5, None, None), (0.5, None, None)),
     ):
-        found = rubric.clipped(METRIC.score(value, score(value, *ends)))
+        found = rubric.clipped(METRIC.make_score(value, score(value, *ends)))
         assert (found.value, found.stats.mean) == (clipped, clipped)
         assert [found.stats.ci_low, found.stats.ci_high] == expected
 

@@ -59,7 +59,7 @@ def test_each_metric_in_each_split_has_its_instances_values(tmp_path: Path) -> N
 def test_a_score_says_what_it_is_of() -> None:
     stats = Stats.without_interval(1, 0.5)
     metric = MetricValues("em@valid+typos", "em", None, split="valid", perturbation="typos")
-    assert metric.score(0.5, stats) == Score(0.5, stats, "em", "valid", "typos")
+    assert metric.make_score(0.5, stats) == Score(0.5, stats, "em", "valid", "typos")
 
 
 def test_worst_cases_count_where_something_was_perturbed(tmp_path: Path) -> None:

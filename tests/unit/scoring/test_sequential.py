@@ -17,7 +17,7 @@ from eval_factory.core.results import Floor, Spent, SpentByRole, StoppedEarly, U
 from eval_factory.helm.output import DrawnSample, RequestState
 from eval_factory.scoring.intervals import describe, interval_of_mean
 from eval_factory.scoring.scores import MetricValues, score_of
-from eval_factory.scoring.sequential import Looks, bias_of_stopping, looks_up_to
+from eval_factory.scoring.sequential import Looks, bias_of_stopping, look_sizes_up_to
 from facts import naming, says
 
 STOP = "config.params.extra.stop_when"
@@ -25,11 +25,11 @@ NINE_OF_TEN = [0.0 if at % 10 == 3 else 1.0 for at in range(400)]
 
 
 def test_looks_double_up_to_all() -> None:
-    assert looks_up_to(50, 400) == (50, 100, 200, 400)
-    assert looks_up_to(50, 401) == (50, 100, 200, 400, 401)
-    assert looks_up_to(50, 50) == looks_up_to(60, 50) == (50,)
+    assert look_sizes_up_to(50, 400) == (50, 100, 200, 400)
+    assert look_sizes_up_to(50, 401) == (50, 100, 200, 400, 401)
+    assert look_sizes_up_to(50, 50) == look_sizes_up_to(60, 50) == (50,)
     for first, most in ((50, 400), (50, 1273), (10, 9999)):
-        assert len(looks_up_to(first, most)) == math.ceil(math.log2(most / first)) + 1
+        assert len(look_sizes_up_to(first, most)) == math.ceil(math.log2(most / first)) + 1
 
 
 def test_an_interval_may_miss_in_its_share_of_the_samples_alone() -> None:

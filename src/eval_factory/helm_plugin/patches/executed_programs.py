@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from eval_factory.core import sandbox
-from eval_factory.core.sandbox import TIMED_OUT
+from eval_factory.core.sandbox import TIMED_OUT_EXIT_CODE
 from eval_factory.helm_plugin.patches import sandbox_worker
 from eval_factory.helm_plugin.session import run_record
 
@@ -49,8 +49,8 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
         seconds: the time limit of the check.
 
     Returns:
-        The result as JSON, or `TIMED_OUT`. None if the answer ended the process; such answers are
-        counted.
+        The result as JSON, or `TIMED_OUT_EXIT_CODE`. None if the answer ended the process; such
+        answers are counted.
 
     Raises:
         PrerequisiteError: the answer is not the cause: the sandbox no longer works.
@@ -62,8 +62,8 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
     try:
         return json.loads(ended.output)
     except (ValueError, RecursionError):  # The program ended without HELM's result.
-        if ended.returncode == TIMED_OUT:
-            return TIMED_OUT
+        if ended.returncode == TIMED_OUT_EXIT_CODE:
+            return TIMED_OUT_EXIT_CODE
     # Count the answer only if the sandbox still works, because otherwise it is not the cause.
     sandbox.require_working("what the model answered cannot be executed any more", _allowed())
     run_record.count_ended()
@@ -180,7 +180,9 @@ def check_correctness(
         result = str(outcome["result"])
     else:
         passed = False
-        result = "timed out" if outcome == TIMED_OUT else "the process that executed it ended"
+        result = (
+            "timed out" if outcome == TIMED_OUT_EXIT_CODE else "the process that executed it ended"
+        )
     return {
         "task_id": problem["task_id"],
         "passed": passed,

@@ -17,7 +17,7 @@ from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotat
 from helm.benchmark.metrics import code_metrics, code_metrics_helper
 from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
-from eval_factory.core.sandbox import TIMED_OUT
+from eval_factory.core.sandbox import TIMED_OUT_EXIT_CODE
 from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches import executed_programs, executed_queries
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
@@ -86,7 +86,7 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
     of_seven = {**wrong, "result": "failed: ", "completion_id": 7}
     assert code_metrics_helper.check_correctness(problem, "return 2", 2.0, 7) == of_seven
     ended = "the process that executed it ended"
-    for found, result in ((None, ended), (TIMED_OUT, "timed out"), ([], ended)):
+    for found, result in ((None, ended), (TIMED_OUT_EXIT_CODE, "timed out"), ([], ended)):
         monkeypatch.setattr(executed_programs, "check_answer", lambda *_, found=found, **__: found)
         assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {
             **wrong,
