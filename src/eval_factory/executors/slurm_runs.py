@@ -315,12 +315,12 @@ class SlurmStore:
         """Return the folder with a file for each start of the cell's runs on any machine."""
         return self.root / "starts" / cell
 
-    def starts_in(self, wave: Wave, run: ExecutorRun) -> list[Path]:
+    def start_marks(self, wave: Wave, run: ExecutorRun) -> list[Path]:
         """Return the files of the starts of this run in this wave, oldest first."""
-        starts = starts_below(self.starts_folder(cell_of(run.name)))
+        starts = start_marks_below(self.starts_folder(cell_of(run.name)))
         return [path for path in starts if path.name.startswith(f"w{wave.number}-")]
 
-    def has_ended(self, start: Path) -> bool:
+    def has_recorded_end(self, start: Path) -> bool:
         """Return True if a run of this start's cell has a recorded end in this start's wave.
 
         `start`: the file of the start. Its name begins with the number of the wave, and its folder
@@ -332,7 +332,7 @@ class SlurmStore:
         return any((self.root / "runs" / cell).glob(f"*.{wave}.end.json"))
 
 
-def starts_below(folder: Path) -> list[Path]:
+def start_marks_below(folder: Path) -> list[Path]:
     """Return the files of starts in a folder, oldest first."""
     return sorted(folder.glob("w*"), key=lambda path: (path.stat().st_mtime_ns, path.name))
 

@@ -107,8 +107,8 @@ def test_an_older_start_is_the_older_whatever_ended_late(tmp_path: Path) -> None
     for age, name in ((50, "w2-b"), (100, "w1-a")):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (1000 - age, 1000 - age))
-    assert [path.name for path in slurm_runs.starts_below(tmp_path)] == ["w1-a", "w2-b"]
-    assert slurm_runs.starts_below(tmp_path / "none") == []
+    assert [path.name for path in slurm_runs.start_marks_below(tmp_path)] == ["w1-a", "w2-b"]
+    assert slurm_runs.start_marks_below(tmp_path / "none") == []
 
 
 class Runs(slurm_runs.SlurmRuns):

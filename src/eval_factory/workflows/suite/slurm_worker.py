@@ -49,7 +49,7 @@ from eval_factory.executors.slurm_runs import (
     add_stored_environment,
     cell_of,
     read_wave,
-    starts_below,
+    start_marks_below,
 )
 from eval_factory.workflows.options import DISK_FULL_ERRORS, failure_record
 from eval_factory.workflows.suite.run_suite import run_suite
@@ -122,7 +122,7 @@ class Start:
         The processes of the older start may still run, or their node may be lost.
         """
         older_marks = self._all_marks().difference(self.marks)
-        if not all(map(self._store.has_ended, older_marks)):
+        if not all(map(self._store.has_recorded_end, older_marks)):
             time.sleep(_MAX_END_OF_OLDER_S)
 
     def __enter__(self) -> Self:
@@ -144,7 +144,7 @@ class Start:
 
     def _all_marks(self) -> set[Path]:
         """Return the marks of all starts of these runs."""
-        return set(chain.from_iterable(map(starts_below, self._folders)))
+        return set(chain.from_iterable(map(start_marks_below, self._folders)))
 
     def _check_regularly(self) -> None:
         """Check for newer starts, until the `with` block ends or this start is interrupted."""
@@ -228,7 +228,7 @@ def _is_unfinished(store: SlurmStore, wave: Wave, run: ExecutorRun) -> bool:
     """
     if store.recorded_end(wave, run) is not None or store.was_submitted_again(wave, run):
         return False
-    if len(store.starts_in(wave, run)) >= MAX_STARTS:
+    if len(store.start_marks(wave, run)) >= MAX_STARTS:
         reason = f"was started {MAX_STARTS} times and never reached its end"
         code = HelmError.exit_code
         end = RunEnd(code, RunStatus.FAILED, reason, attempts=MAX_STARTS)

@@ -386,7 +386,7 @@ class SuiteReader:
         `states`: the state of each run in Slurm; None if Slurm does not answer.
         """
         store = self._slurm_runs.store
-        start_marks = store.starts_in(wave, run)  # a file for each start of the run in this wave
+        start_marks = store.start_marks(wave, run)  # a file for each start of the run in this wave
         run_state = None if states is None else states.get(run.name)
         task = None
         if isinstance(run_state, Waiting):

@@ -23,7 +23,7 @@ from eval_factory.executors.slurm_runs import (
     RunEnd,
     SlurmStore,
     Wave,
-    starts_below,
+    start_marks_below,
     write_environment,
 )
 from eval_factory.workflows.suite import slurm_worker
@@ -134,7 +134,7 @@ class Task:
         return self.store.recorded_end(self.wave, self.wave.runs[number])
 
     def starts(self, number: int = 0) -> list[Path]:
-        return self.store.starts_in(self.wave, self.wave.runs[number])
+        return self.store.start_marks(self.wave, self.wave.runs[number])
 
     def start(self, number: int = 0) -> Start:
         """Another one, on another node."""
@@ -365,7 +365,7 @@ def test_it_looks_while_it_is_entered(task: Task) -> None:
         task.start()
         assert told.wait(LONG_S)
     assert start.was_replaced
-    assert len(starts_below(start.marks[0].parent)) == 2
+    assert len(start_marks_below(start.marks[0].parent)) == 2
     with Start(
         task.store,
         task.wave,
@@ -388,7 +388,7 @@ def test_only_a_newer_start_takes_over_of_whichever_run(
     start.check()
     task.start(1)
     with monkeypatch.context() as stale:
-        stale.setattr(slurm_worker, "starts_below", raising(OSError("stale file handle")))
+        stale.setattr(slurm_worker, "start_marks_below", raising(OSError("stale file handle")))
         start.check()
     assert (told, start.was_replaced) == ([], False)
     start.check()
