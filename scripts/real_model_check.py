@@ -25,7 +25,7 @@ import yaml
 from eval_factory.core.results import ALL_ORDERS_SUFFIX, REPEATS_MEAN_SUFFIX
 from eval_factory.demo.example import write_example
 from eval_factory.reading import stated_option
-from eval_factory.tasks.asking_forms import ABSTAIN, ABSTENTION, says_not_to_know
+from eval_factory.tasks.asking_forms import ABSTAIN_ASKING, I_DO_NOT_KNOW, says_not_to_know
 from eval_factory.tasks.choice_question import LETTERS
 from eval_factory.tasks.perturbations import FAMILIES
 from eval_factory.tasks.reasoned import stated_at_end
@@ -372,11 +372,11 @@ def abstains(answers: Answers, question: str) -> bool | None:
     """Return True if the model says, as it may here, that it does not know; None: no rule reads
     its answer.
     """
-    letter = answers.stated_letter(question, ABSTAIN)
+    letter = answers.stated_letter(question, ABSTAIN_ASKING)
     if letter is not None:
-        return chosen_text(answers, question, ABSTAIN) == ABSTENTION
-    references = answers.records[question, ABSTAIN]["references"]
-    if says_not_to_know(answers.completion(question, ABSTAIN), LETTERS[: len(references)]):
+        return chosen_text(answers, question, ABSTAIN_ASKING) == I_DO_NOT_KNOW
+    references = answers.records[question, ABSTAIN_ASKING]["references"]
+    if says_not_to_know(answers.completion(question, ABSTAIN_ASKING), LETTERS[: len(references)]):
         return True
     return None
 

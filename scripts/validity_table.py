@@ -46,7 +46,7 @@ from scripts.validity.questions import (  # noqa: E402
 from scripts.validity.validity_page import Explanation, Row, metrics_of, page, parity, unexplained  # noqa: E402
 
 from eval_factory.tasks.framework import Task, load_framework  # noqa: E402
-from eval_factory.tasks.run_entry import task_on  # noqa: E402
+from eval_factory.tasks.run_entry import task_of_upstream  # noqa: E402
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream  # noqa: E402
 
 PAGE = ROOT / "docs" / "validity.md"
@@ -210,7 +210,11 @@ def main(  # noqa: PLR0913 - one for each option
     env = environment()
     upstream = UPSTREAMS[name]
     wanted = [task for task in load_framework().evaluations if not tasks or task.name in tasks]
-    chosen = {task.name: task for one in wanted if (task := task_on(upstream, one, [])) is not None}
+    chosen = {
+        task.name: task
+        for one in wanted
+        if (task := task_of_upstream(upstream, one, [])) is not None
+    }
     not_run = {name: why for name, task in chosen.items() if (why := why_not(task, scenarios, env))}
     there = {name: task for name, task in chosen.items() if name not in not_run}
     runs = {name: kinds_of(task, kinds or KINDS) for name, task in there.items()}

@@ -16,9 +16,9 @@ import yaml
 from eval_factory.demo.example import write_example
 from eval_factory.tasks.asking_forms import (
     ANSWER_WITH_CONFIDENCE,
-    ASK_CONFIDENCE,
-    NEUTRAL,
-    WITH_AUTHORITY,
+    CONFIDENCE_QUESTION,
+    DOUBTS_WITH_AUTHORITY,
+    NEUTRAL_DOUBTS,
 )
 from facts import says
 from program_runs import CANARY, Outcome, Run, more_data
@@ -34,7 +34,7 @@ ALL = {
     "cost_of_wrong": 2,
 }
 ASKINGS = 1 + 2 + 2 + 1 + 1
-DOUBTS = (*NEUTRAL, *WITH_AUTHORITY)
+DOUBTS = (*NEUTRAL_DOUBTS, *DOUBTS_WITH_AUTHORITY)
 
 
 class Wavering(ScriptedEndpoint):
@@ -64,7 +64,7 @@ class Wavering(ScriptedEndpoint):
             if number % 10 == 0 or (number % 10 == 1 and doubts == 2):
                 return "C"  # it knew, and is talked out of it
             return "A" if number % 10 == 9 else right
-        if last == ASK_CONFIDENCE:
+        if last == CONFIDENCE_QUESTION:
             return "Confidence: 90 %" if number % 10 != 5 else "I cannot say"
         if "I do not know" in last:
             return "I do not know." if number % 10 in (6, 8, 9) else right
@@ -183,7 +183,10 @@ def test_a_doubt_follows_on_the_answer_and_never_says_which_one_is_right(
         assert longest[1]["content"] == ("A" if number % 10 < 7 else "C")
         doubts = [turn["content"] for turn in longest[2::2]]
         assert sorted(doubts) == sorted(DOUBTS), "each once"
-        assert [doubt in NEUTRAL for doubt in doubts] in ([True, False] * 3, [False, True] * 3)
+        assert [doubt in NEUTRAL_DOUBTS for doubt in doubts] in (
+            [True, False] * 3,
+            [False, True] * 3,
+        )
     lines = [
         json.loads(line)
         for line in (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()
@@ -249,7 +252,7 @@ def test_the_probability_of_an_answer_is_that_of_its_tokens(table: Path, run_pro
 
 def test_an_endpoint_for_completions_gets_all_in_one_prompt(run_program: Run) -> None:
     def say(prompt: str) -> str:
-        return "75" if prompt.rstrip().endswith(ASK_CONFIDENCE) else "A"
+        return "75" if prompt.rstrip().endswith(CONFIDENCE_QUESTION) else "A"
 
     with ScriptedEndpoint(say) as endpoint:
         params = {"limit_samples": 4, "extra": {"confidence": "stated", "pushback": 1}}
@@ -259,7 +262,9 @@ def test_an_endpoint_for_completions_gets_all_in_one_prompt(run_program: Run) ->
         prompts = [request["prompt"] for request in endpoint.requests]
     assert outcome.returncode == 0, outcome.stderr
     assert asked_again(outcome)["confidence"]["mean"]["value"] == 0.75
-    followed = [prompt for prompt in prompts if prompt.rstrip().endswith((ASK_CONFIDENCE, *DOUBTS))]
+    followed = [
+        prompt for prompt in prompts if prompt.rstrip().endswith((CONFIDENCE_QUESTION, *DOUBTS))
+    ]
     assert len(followed) == 8
     assert all("Answer: A\n" in prompt or "Answer:A\n" in prompt for prompt in followed), followed[
         0
@@ -353,7 +358,7 @@ def test_known_shares_are_found_on_real_questions(
             if len(body["messages"]) == 1 and question != "ping":
                 self.seen[question] += 1
                 said = other if self.seen[question] == 2 and draw % 4 == 0 else first
-            self.answer = lambda _prompt: "80" if last == ASK_CONFIDENCE else said
+            self.answer = lambda _prompt: "80" if last == CONFIDENCE_QUESTION else said
             return super(Wavering, self).reply(path, headers, body)
 
     with Fickle() as endpoint:
@@ -387,7 +392,7 @@ def test_a_confidence_that_did_not_come_is_asked_for_again(table: Path, run_prog
             asked = body["messages"]
             silent = (
                 self.is_silent
-                and asked[-1]["content"] == ASK_CONFIDENCE
+                and asked[-1]["content"] == CONFIDENCE_QUESTION
                 and "Question 7?" in asked[0]["content"]
             )
             self.status = 400 if silent else None

@@ -36,7 +36,7 @@ from eval_factory.report.verdicts import Verdict, verdict_of
 from eval_factory.scoring import paired
 from eval_factory.scoring.intervals import PROPORTION, holm_corrected, lower_end_of_scale
 from eval_factory.scoring.paired import ALPHA, PairedDifference
-from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
+from eval_factory.tasks.rubric_case import JUDGE_CORRECTED_SUFFIX
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -554,7 +554,7 @@ def _compare_two(
     failed_a = shared & a.values.failed
     failed_b = shared & b.values.failed
     difference = difference_of(a.values, b.values, keys, scale)
-    if a.metric.endswith(JUDGE_CORRECTED):
+    if a.metric.endswith(JUDGE_CORRECTED_SUFFIX):
         difference = paired.with_labels_uncertainty(difference, _uncertainty_of_labels(a, b))
     metric_of_b = None
     if b.metric != a.metric:

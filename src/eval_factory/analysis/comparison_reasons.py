@@ -18,7 +18,7 @@ from eval_factory.core.results import (
     Score,
 )
 from eval_factory.report.reader import StoredResult
-from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
+from eval_factory.tasks.rubric_case import JUDGE_CORRECTED_SUFFIX
 
 CORRECTED_BY_TRUTH_SINCE = 2
 """The first version of the statistics that estimates the truth behind the physicians' labels.
@@ -116,7 +116,7 @@ def _hash_of(prompts: Iterable[str]) -> bytes:
 
 def _is_judge_corrected(metric: str | None) -> bool:
     """Return True if the metric is corrected for the mistakes of a judge."""
-    return metric is not None and metric.endswith(JUDGE_CORRECTED)
+    return metric is not None and metric.endswith(JUDGE_CORRECTED_SUFFIX)
 
 
 LENIENT = ".lenient"  # the end of the name of a lenient score

@@ -179,9 +179,9 @@ def list_tasks(
     lists_tasks = task is None and benchmark is None and not everything
     # Without a terminal, only the names are printed: other programs read this short form.
     if lists_tasks and not as_json and not sys.stdout.isatty():
-        from eval_factory.tasks.task_info import tasks_with
+        from eval_factory.tasks.task_info import tasks_with_tag
 
-        names = [f"  * {listed.name}" for listed in tasks_with(tag, framework)]
+        names = [f"  * {listed.name}" for listed in tasks_with_tag(tag, framework)]
         click.echo("\n".join([f"{framework.framework.name}:", *names]))
         return
     from eval_factory.cli import task_listing

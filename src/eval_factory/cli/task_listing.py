@@ -35,7 +35,7 @@ from eval_factory.tasks.run_specs import (
     load_index,
     needs_permission,
 )
-from eval_factory.tasks.task_info import list_tasks, task_info, tasks_with
+from eval_factory.tasks.task_info import list_tasks, task_info, tasks_with_tag
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 Record = dict[str, Any]
@@ -50,7 +50,7 @@ def run_spec_record(
     can_run = spec.asks is None or spec.makes_images
     return {
         "name": name,
-        "type": f"{run_entry.prefix_of(framework)}{name}",
+        "type": f"{run_entry.run_entry_prefix(framework)}{name}",
         "description": spec.description,
         "parameters": {
             parameter: {"required": "default" not in properties, **properties}
@@ -87,7 +87,7 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
     """
     if run_entry.is_run_entry(name, framework):
         # Arguments may follow the name of the run spec: helm:mmlu:subject=anatomy.
-        spec_name = name.removeprefix(run_entry.prefix_of(framework)).partition(":")[0]
+        spec_name = name.removeprefix(run_entry.run_entry_prefix(framework)).partition(":")[0]
         return _record_of_run_spec(spec_name, framework, upstream)
     task = framework.task(name)
     if task is None:
@@ -435,7 +435,7 @@ def show_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([task.as_dict() for task in list_tasks(tag)], indent=2))
     else:
-        show_table(TASK_COLUMNS, task_rows(tasks_with(tag, framework)))
+        show_table(TASK_COLUMNS, task_rows(tasks_with_tag(tag, framework)))
 
 
 def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:

@@ -36,7 +36,12 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import paths_not_writable
 from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import ClusterRule, Framework, Task
-from eval_factory.tasks.run_entry import is_run_entry, similar_name_hint, task_of_run_entry, task_on
+from eval_factory.tasks.run_entry import (
+    is_run_entry,
+    similar_name_hint,
+    task_of_run_entry,
+    task_of_upstream,
+)
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
 
 if TYPE_CHECKING:
@@ -238,7 +243,7 @@ def task_named(
         return task_of_run_entry(name, framework, problems, upstream)
     task = framework.task(name)
     if task is not None:
-        return task if upstream is HELM else task_on(upstream, task, problems)
+        return task if upstream is HELM else task_of_upstream(upstream, task, problems)
     reason = framework.refused.get(name)
     if reason is not None:
         problems.append(f"config.type: {name} cannot be run: {reason}")
@@ -370,7 +375,7 @@ def _named_benchmark(
 def _task_of(benchmark: Benchmark, task: Task) -> Task:
     """Return a copy of a task that is changed to run a custom benchmark."""
     from eval_factory.tasks.conversations import CONVERSATION_RUN_SPEC
-    from eval_factory.tasks.custom_table import CLUSTER
+    from eval_factory.tasks.custom_table import CLUSTER_FIELD
     from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 
     changes: dict[str, Any] = {
@@ -383,7 +388,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
     if benchmark.has_jury:
         changes["judges"] = task.helm.judges
     if benchmark.has_clusters:
-        changes["cluster"] = ClusterRule(what=f"column {CLUSTER}", field=CLUSTER)
+        changes["cluster"] = ClusterRule(what=f"column {CLUSTER_FIELD}", field=CLUSTER_FIELD)
     if benchmark.is_rubric or benchmark.has_conversations:
         run_spec = RUBRIC_RUN_SPEC if benchmark.is_rubric else CONVERSATION_RUN_SPEC
         changes |= {"run_spec": run_spec, "rubric": benchmark.is_rubric, "zero_shot": True}

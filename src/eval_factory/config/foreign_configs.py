@@ -41,7 +41,7 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.secrets import REDACTED, looks_like_key, paths_of_written_keys
 from eval_factory.core.urls import PORT_PLACEHOLDER
-from eval_factory.tasks.framework import DATA_PATH, Framework, Task
+from eval_factory.tasks.framework import DATA_PATH_PARAMETER, Framework, Task
 from eval_factory.tasks.run_entry import (
     CONFIG_TYPE,
     is_run_entry,
@@ -302,8 +302,8 @@ class _FileImport:
         """
         our_paths = {"endpoint_type": f"{ENDPOINT}.type"}
         known_keys = _LAUNCHER_KEYS["task"]
-        if DATA_PATH in task.helm.parameters:
-            our_paths["dataset_dir"] = f"{EXTRA}.{DATA_PATH}"
+        if DATA_PATH_PARAMETER in task.helm.parameters:
+            our_paths["dataset_dir"] = f"{EXTRA}.{DATA_PATH_PARAMETER}"
             known_keys = (*known_keys, "dataset_dir")
         self.note_unknown_keys(path, section, known_keys)
         return {our_path: section.get(name) for name, our_path in our_paths.items()}

@@ -30,9 +30,9 @@ from eval_factory.tasks.asking_forms import (
     STATED,
     STATED_ONLY,
 )
-from eval_factory.tasks.framework import DATA_PATH, FileLayout, Framework, Task
+from eval_factory.tasks.framework import DATA_PATH_PARAMETER, FileLayout, Framework, Task
 from eval_factory.tasks.reasoned import (
-    REASONED,
+    REASONED_STYLE,
     reasoned_tasks,
     tasks_that_reason_already,
 )
@@ -232,23 +232,23 @@ def _reasoning_problems(evaluation: Evaluation) -> Iterator[str]:
     task = evaluation.task
     extra = evaluation.extra
     endpoint = evaluation.endpoint
-    if extra.answer_style != REASONED:
+    if extra.answer_style != REASONED_STYLE:
         return
     path = f"{_EXTRA}.answer_style"
     if task.name in tasks_that_reason_already():
         yield f"{path}: {task.name} asks for reasoning already; {_LEAVE_OUT}"
     elif task.name not in reasoned_tasks():
         yield (
-            f"{path}: {task.name} does not support {REASONED} ('eval-factory ls {task.name}' says "
-            f"which tasks do); {_LEAVE_OUT}"
+            f"{path}: {task.name} does not support {REASONED_STYLE} ('eval-factory ls {task.name}' "
+            f"says which tasks do); {_LEAVE_OUT}"
         )
     elif extra.num_train_trials is not None and not reasoned_tasks()[task.name].keeps_examples:
         yield (
-            f"{_EXTRA}.num_train_trials: {REASONED} leaves the examples of {task.name} out "
+            f"{_EXTRA}.num_train_trials: {REASONED_STYLE} leaves the examples of {task.name} out "
             f"({reasoned_tasks()[task.name].why_examples_left_out}); {_LEAVE_OUT}"
         )
     if endpoint.type != "chat":
-        yield f"{path}: {REASONED} needs a chat endpoint, not {endpoint.type}; {_LEAVE_OUT}"
+        yield f"{path}: {REASONED_STYLE} needs a chat endpoint, not {endpoint.type}; {_LEAVE_OUT}"
     if extra.confidence in (LOGPROBS, STATED_ONLY):
         yield f"{path}: cannot be used with confidence: {extra.confidence}; take {STATED}"
 
@@ -794,11 +794,11 @@ def own_data_of(evaluation: Evaluation) -> OwnData | None:
     extra = evaluation.extra
     if task.helm.is_run_entry:
         return _data_of_run_entry(task, evaluation.framework)
-    rule = task.helm.parameters.get(DATA_PATH)
+    rule = task.helm.parameters.get(DATA_PATH_PARAMETER)
     if rule is None or extra.data_path is None:
         return None
     values = {"subject": extra.subject, "condition": extra.condition}
-    return OwnData(f"{_EXTRA}.{DATA_PATH}", Path(extra.data_path), rule.layout, values)
+    return OwnData(f"{_EXTRA}.{DATA_PATH_PARAMETER}", Path(extra.data_path), rule.layout, values)
 
 
 def _data_of_run_entry(task: Task, framework: Framework) -> OwnData | None:

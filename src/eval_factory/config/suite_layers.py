@@ -34,7 +34,7 @@ from eval_factory.core.plain_yaml import load_mapping, paths_not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expand_home, is_within
 from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import Framework, Task
-from eval_factory.tasks.run_entry import CONFIG_TYPE, PATH_PARAMETERS, RunEntry, prefix_of
+from eval_factory.tasks.run_entry import CONFIG_TYPE, PATH_PARAMETERS, RunEntry, run_entry_prefix
 from eval_factory.tasks.upstreams import MEDHELM
 
 SUITE_KEY = "suite"  # the only key at the top of a suite's file
@@ -483,7 +483,7 @@ def _checked_type(
         return task_type
     # The arguments of the task hold absolute paths.
     run_entry = RunEntry(task.helm.run_spec, dict(task.helm.arguments))
-    return f"{prefix_of(framework)}{run_entry.text}"
+    return f"{run_entry_prefix(framework)}{run_entry.text}"
 
 
 def merged_section(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from eval_factory.data import bundle
 from eval_factory.data.bundle_changes import Staging, open_staging
 from eval_factory.data.hub import prepare_cache
 from eval_factory.data.sources import HubDataset, Sources, path_clashes, relative_path
-from eval_factory.tasks.file_problems import shortened
+from eval_factory.tasks.file_problems import first_problems
 from eval_factory.tasks.published_choices import read_choice_file
 
 
@@ -42,7 +42,7 @@ def describe_choice_file(path: Path, form: str, name: str) -> str:
     """
     choice_file = read_choice_file(path, form)
     if choice_file.problems:
-        lines = [f"  {problem}" for problem in shortened(choice_file.problems)]
+        lines = [f"  {problem}" for problem in first_problems(choice_file.problems)]
         raise PrerequisiteError("\n".join([f"{name}: is not of the form {form}", *lines]))
     note = ""
     if choice_file.left_out:

@@ -21,8 +21,8 @@ from eval_factory.helm import environments, names
 from eval_factory.helm.environments import environment_of, environment_of_plan
 from eval_factory.plan.run_plan import HELM_SUITE, EndpointPlan, Plan
 from eval_factory.tasks.asking_forms import LOGPROBS
-from eval_factory.tasks.jury_form import JURY
-from eval_factory.tasks.reasoned import REASONED
+from eval_factory.tasks.jury_form import JURY_METRIC
+from eval_factory.tasks.reasoned import REASONED_STYLE
 from eval_factory.tasks.upstreams import HELM
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def benchmark_files(
         document["metrics"] = []
         for name in benchmark.metrics:
             metric = {"name": name}
-            if name == JURY:
+            if name == JURY_METRIC:
                 metric = _jury_metric(benchmark, prompt, judges)
             document["metrics"].append(metric)
     stated = {name: value for name, value in document.items() if value is not None}
@@ -187,7 +187,7 @@ def _jury_metric(
         deployment = deployment_of(judge)
         entries.append({"name": deployment, "model_name": deployment})
     return {
-        "name": JURY,
+        "name": JURY_METRIC,
         "prompt_file": str(prompt),
         "judges": entries,
         **benchmark.jury_form.as_dict(),
@@ -280,7 +280,7 @@ def run_entry(plan: Plan) -> str:
         "cost_of_wrong": params.extra.cost_of_wrong if params.extra.allow_abstain else None,
         "chance_questions": plan.chance_questions or None,
         # The value is the name of the task, by which the plug-in finds the task's instructions.
-        "answer_style": plan.task_name if params.extra.answer_style == REASONED else None,
+        "answer_style": plan.task_name if params.extra.answer_style == REASONED_STYLE else None,
         "num_output_tokens": plan.evaluation.num_output_tokens,
         "temperature": params.temperature,
         # Log probabilities come with the answer (`EndpointPlan.adapter`): no question is asked

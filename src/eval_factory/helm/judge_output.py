@@ -25,7 +25,7 @@ from urllib.parse import unquote
 
 from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.helm import names
-from eval_factory.tasks.jury_form import HELMS_FORM, JURY, JuryForm, jury_form_of
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM, JURY_METRIC, JuryForm, jury_form_of
 
 _LOOKALIKES = {
     "a": "\u0430\u03b1\u1d00",
@@ -242,7 +242,7 @@ def is_blank_answer(answer: str) -> bool:
 
 
 def parse_judge_output(
-    text: str, criteria: Criteria, judged: str, form: JuryForm = HELMS_FORM
+    text: str, criteria: Criteria, judged: str, form: JuryForm = HELMS_JURY_FORM
 ) -> dict[str, Any]:
     """Return a judge's ratings of an answer.
 
@@ -467,12 +467,12 @@ def jury_form_in(model_configs: Path) -> JuryForm:
     """
     file = model_configs / names.BENCHMARK
     if not file.is_file():
-        return HELMS_FORM
+        return HELMS_JURY_FORM
     document = parse_own_text(file.read_text(encoding="utf-8"))
     for metric in document.get("metrics") or ():  # a rubric benchmark has none
-        if metric["name"] == JURY:
+        if metric["name"] == JURY_METRIC:
             return jury_form_of(metric)
-    return HELMS_FORM
+    return HELMS_JURY_FORM
 
 
 def has_answers_in(model_configs: Path) -> bool:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from eval_factory.tasks import rubric_case
-from eval_factory.tasks.concordance import METRICS as CONCORDANCE_METRICS
+from eval_factory.tasks.concordance import CONCORDANCE_METRICS
 from eval_factory.tasks.framework import HelmEntry
-from eval_factory.tasks.jury_form import HELMS_FORM
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ _SHARE = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share")
 """The facts about shares: accuracy, precision and recall."""
 OVERLAP = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="overlap")
 """The facts about the overlap of words of answer and reference: ROUGE, BLEU, F1 of words."""
-_RATING = MetricFacts(higher_is_better=True, scale=HELMS_FORM.scale, unit="rating")
+_RATING = MetricFacts(higher_is_better=True, scale=HELMS_JURY_FORM.scale, unit="rating")
 """The facts about the mean of a jury's ratings."""
 F1 = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="F1")
 SIMILARITY = MetricFacts(higher_is_better=True, unit="similarity")
@@ -83,7 +83,7 @@ _RUBRIC_METRICS = (
     rubric_case.PROFESSIONAL_METRIC,
     rubric_case.DIAGNOSIS_METRIC,
 )
-_UNCLIPPED_SUFFIXES = (rubric_case.UNCLIPPED, rubric_case.JUDGE_CORRECTED)
+_UNCLIPPED_SUFFIXES = (rubric_case.UNCLIPPED_SUFFIX, rubric_case.JUDGE_CORRECTED_SUFFIX)
 _UNCLIPPED_METRICS = tuple(
     metric + suffix for metric, suffix in product(_RUBRIC_METRICS, _UNCLIPPED_SUFFIXES)
 )
@@ -121,7 +121,7 @@ _FACTS = {
         (*_RUBRIC_METRICS, "health_bench_score", "health_bench_professional_score"), POINTS
     ),
     **dict.fromkeys(_UNCLIPPED_METRICS, UNCLIPPED_POINTS),
-    rubric_case.PROFESSIONAL_METRIC + rubric_case.LENGTH_ADJUSTED: UNCLIPPED_POINTS,
+    rubric_case.PROFESSIONAL_METRIC + rubric_case.LENGTH_ADJUSTED_SUFFIX: UNCLIPPED_POINTS,
     **dict.fromkeys(("sct_score", "sct_expert_set_membership", *CONCORDANCE_METRICS), _SHARE),
     # The first is the share of the questions that the model took for answerable. The second is the
     # share of the questions that are answerable. Neither a higher nor a lower share is better.
@@ -155,7 +155,7 @@ def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts
             scale of HELM's juries counts as a jury's rating.
     """
     facts = _FACTS.get(re.sub(_ADDED_SUFFIXES, "", name))
-    if facts is None and scale == HELMS_FORM.scale:
+    if facts is None and scale == HELMS_JURY_FORM.scale:
         return _RATING
     return facts or MetricFacts()
 

@@ -16,7 +16,7 @@ from eval_factory.core.errors import HelmError
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.endpoint import media
 from eval_factory.helm import names
-from eval_factory.tasks.rubric_case import ANSWER, SAMPLE
+from eval_factory.tasks.rubric_case import ANSWER_KEY, SAMPLE_KEY
 
 CORRECT_TAG = "correct"  # HELM's tag of a right reference
 COMPUTED_ON_PERTURBED = "perturbed"  # HELM's word for a statistic of the perturbed instances
@@ -568,7 +568,7 @@ def categories_of(instance: Any) -> dict[str, Any]:
     """
     categories = {}
     for name, value in (instance.extra_data or {}).items():
-        if name in (ANSWER, SAMPLE):
+        if name in (ANSWER_KEY, SAMPLE_KEY):
             continue
         is_short_text = isinstance(value, str) and len(value) <= MAX_CATEGORY
         if is_short_text or isinstance(value, (bool, int, float)):

@@ -33,20 +33,20 @@ from eval_factory.helm_plugin.blind_control import BlindControl
 from eval_factory.helm_plugin.further_askings import ORIGINAL, asking_name
 from eval_factory.tasks import asking_forms
 from eval_factory.tasks.choice_question import options_shown
-from eval_factory.tasks.rubric_case import ANSWER
+from eval_factory.tasks.rubric_case import ANSWER_KEY
 
 NO_ANSWER = "(no answer)"
 """The text that replaces an empty answer in a conversation: many endpoints refuse an empty turn."""
 REPLY_FILES = {
-    asking_forms.CONFIDENCE: names.CONFIDENCE_FILE,
-    asking_forms.ASK_LETTER: names.LETTERS_FILE,
+    asking_forms.CONFIDENCE_ASKING: names.CONFIDENCE_FILE,
+    asking_forms.LETTER_ASKING: names.LETTERS_FILE,
 }
 """The name of an asking -> the file for the replies to this asking. No metric of HELM reads these
 replies.
 """
 _TURN_TEXTS = {
-    asking_forms.CONFIDENCE: asking_forms.ASK_CONFIDENCE,
-    asking_forms.ASK_LETTER: asking_forms.ASK_FOR_LETTER,
+    asking_forms.CONFIDENCE_ASKING: asking_forms.CONFIDENCE_QUESTION,
+    asking_forms.LETTER_ASKING: asking_forms.LETTER_QUESTION,
 }
 """The name of an asking -> the text of its further turn. Pushbacks have several texts
 (`asking_forms.pushback_text`).
@@ -74,8 +74,8 @@ class AskingExecutor:
     """A wrapper of HELM's executor that asks in rounds.
 
     HELM's executor alone executes a run without further askings. If the data contain all answers
-    (`has_answers`), no model is asked. The key `ANSWER` of an instance does not prove that the data
-    contain answers, because a column of a user's table may have the same name.
+    (`has_answers`), no model is asked. The key `ANSWER_KEY` of an instance does not prove that the
+    data contain answers, because a column of a user's table may have the same name.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class AskingExecutor:
             scenario_state = replace(scenario_state, request_states=states)
         if asking_forms.ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
             return self._execute_with_confidence(scenario_state)
-        if any(asking_forms.is_asked_again(asking_name(state)) for state in states):
+        if any(asking_forms.is_further_asking(asking_name(state)) for state in states):
             return self._execute_in_rounds(scenario_state)
         return self._helms_executor.execute(scenario_state)
 
@@ -174,7 +174,7 @@ def _with_answer_in_data(state: RequestState) -> RequestState:
 
     An earlier check of the data made sure that every question has an answer.
     """
-    return replace(state, result=successful_result(state.instance.extra_data[ANSWER]))
+    return replace(state, result=successful_result(state.instance.extra_data[ANSWER_KEY]))
 
 
 def successful_result(text: str) -> RequestResult:
@@ -256,12 +256,12 @@ def _round_of(state: RequestState) -> int:
     """Return the number of the round in which a question is asked."""
     if asking_name(state) in REPLY_FILES or _measures_chance(state):
         return 1  # after the original question
-    return asking_forms.turn_of(asking_name(state))  # 0 if the asking is not a pushback
+    return asking_forms.pushback_turn_of(asking_name(state))  # 0 if the asking is not a pushback
 
 
 def _measures_chance(state: RequestState) -> bool:
     """Return True if the question is asked again in the same words, to measure chance."""
-    return asking_name(state).startswith(asking_forms.SAME_WORDS)
+    return asking_name(state).startswith(asking_forms.SAME_WORDS_PREFIX)
 
 
 def within_chance_limit(states: Sequence[RequestState]) -> list[RequestState]:
@@ -373,7 +373,7 @@ def _with_own_draw(state: RequestState) -> RequestState:
     original question would be read from the cache.
     """
     name = asking_name(state)
-    if not name.startswith((asking_forms.REPEAT, asking_forms.SAME_WORDS)):
+    if not name.startswith((asking_forms.REPEAT_PREFIX, asking_forms.SAME_WORDS_PREFIX)):
         return state
     # The request may already have a value of `random`, which stays a part of the new value.
     own_random = f"{state.request.random} {name}" if state.request.random else name
@@ -388,7 +388,7 @@ def is_further_turn_needed(state: RequestState, answered: Mapping[AskingKey, Req
     """
     if _measures_chance(state):
         return False  # This is no further turn, and `chance_repeats` decides.
-    if asking_name(state) != asking_forms.ASK_LETTER:
+    if asking_name(state) != asking_forms.LETTER_ASKING:
         return True
     original = answered[_original_key(state)]
     if original.result is None or not original.result.success:
@@ -424,14 +424,14 @@ def with_further_turn(
 
 def _key_of_earlier_turn(state: RequestState) -> AskingKey:
     """Return the key of the asking whose answer the further turn follows."""
-    turn = asking_forms.turn_of(asking_name(state))  # 0 if the further turn is no pushback
+    turn = asking_forms.pushback_turn_of(asking_name(state))  # 0 if the further turn is no pushback
     if turn > 1:
-        return _key(state)._replace(asking=f"{asking_forms.PUSHBACK}{turn - 1}")
+        return _key(state)._replace(asking=f"{asking_forms.PUSHBACK_PREFIX}{turn - 1}")
     return _original_key(state)
 
 
 def _text_of_turn(state: RequestState) -> str:
-    turn = asking_forms.turn_of(asking_name(state))
+    turn = asking_forms.pushback_turn_of(asking_name(state))
     if turn:
         return asking_forms.pushback_text(str(state.instance.id), turn)
     return _TURN_TEXTS[asking_name(state)]

@@ -48,7 +48,7 @@ class BlindControl:
         prompt = state.request.multimodal_prompt
         if not _is_blind(state) or prompt is None:
             return state
-        is_blank = asking_name(state) == asking_forms.BLIND + asking_forms.BLANK
+        is_blank = asking_name(state) == asking_forms.BLIND_PREFIX + asking_forms.BLANK_PICTURE
         lent = self._lent_pictures.get(str(state.instance.id), [])
         if not is_blank and not lent:
             return state
@@ -109,7 +109,7 @@ def _lent_pictures(states: Sequence[RequestState]) -> dict[str, list[MediaObject
 
 
 def _is_blind(state: RequestState) -> bool:
-    return asking_name(state).startswith(asking_forms.BLIND)
+    return asking_name(state).startswith(asking_forms.BLIND_PREFIX)
 
 
 def _pictures(state: RequestState) -> list[MediaObject]:

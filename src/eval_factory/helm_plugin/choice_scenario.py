@@ -35,7 +35,7 @@ from eval_factory.tasks.published_choices import (
     questions_of_tier,
     read_choice_file,
 )
-from eval_factory.tasks.published_forms import FORMS
+from eval_factory.tasks.published_forms import PUBLISHED_FORMS
 
 CHOICE_INSTRUCTIONS = (
     "Answer the medical question with the letter of the one right option and nothing else."
@@ -104,7 +104,7 @@ class ChoiceScenario(helm_scenario.Scenario):  # type: ignore[misc]
             form: the name of the form in which the files are published.
             part: the part of the published files; empty if there are no parts.
         """
-        pattern = FORMS[form].files
+        pattern = PUBLISHED_FORMS[form].files
         if self._data_path is None:
             files = downloaded(output_path, self.name, part)
             folder_or_file = Path(output_path)

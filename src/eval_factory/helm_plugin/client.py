@@ -59,7 +59,7 @@ from eval_factory.helm_plugin.session import (
     session_for,
     verdict_schema,
 )
-from eval_factory.tasks.oauth_services import services_in
+from eval_factory.tasks.oauth_services import oauth_services_in
 
 BUSY_MESSAGE_INTERVAL = 10.0  # in seconds, between two messages about a rate limit or silence
 MAX_SHOWN_MODEL_NAME = 120  # the number of characters of a model's name that a warning shows
@@ -234,7 +234,7 @@ class Endpoint:
             served_url=served_url,
             shared_admission=shared_admission,
             has_answered=self._role in roles_that_answered,
-            services=services_in(os.environ),
+            services=oauth_services_in(os.environ),
         )
 
     def make_request(self, request: Request) -> RequestResult:

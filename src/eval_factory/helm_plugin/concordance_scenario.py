@@ -22,10 +22,10 @@ from eval_factory.helm_plugin.conversation_scenario import (
     right_replies,
 )
 from eval_factory.tasks.concordance import (
-    EXPERT_COUNTS,
-    METRICS,
+    CONCORDANCE_METRICS,
+    EXPERT_COUNTS_KEY,
     ConcordanceCase,
-    credit,
+    credit_of_answer,
     read_concordance_file,
 )
 
@@ -76,7 +76,7 @@ class ConcordanceScenario(Scenario):  # type: ignore[misc]
                     references=right_replies(case.best),
                     split=TEST_SPLIT,
                     id=case.id,
-                    extra_data={EXPERT_COUNTS: list(case.expert_counts)},
+                    extra_data={EXPERT_COUNTS_KEY: list(case.expert_counts)},
                 )
             )
         return instances
@@ -91,10 +91,10 @@ class ConcordanceMetric(Metric):  # type: ignore[misc]
 
     def evaluate_generation(self, _adapter: Any, state: RequestState, *_: Any) -> list[Stat]:
         answer = state.result.completions[0].text if state.result else ""
-        earned = credit(state.instance.extra_data[EXPERT_COUNTS], answer)
+        earned = credit_of_answer(state.instance.extra_data[EXPERT_COUNTS_KEY], answer)
         is_chosen = float(earned > 0)
-        # METRICS names the two scores in this order.
-        values = zip(METRICS, (earned, is_chosen), strict=True)
+        # CONCORDANCE_METRICS names the two scores in this order.
+        values = zip(CONCORDANCE_METRICS, (earned, is_chosen), strict=True)
         return [Stat(MetricName(name)).add(value) for name, value in values]
 
 

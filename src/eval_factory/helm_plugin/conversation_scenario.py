@@ -29,7 +29,7 @@ from eval_factory.tasks.conversations import (
     right_letters_of,
 )
 from eval_factory.tasks.custom_table import picture_file
-from eval_factory.tasks.file_problems import shortened
+from eval_factory.tasks.file_problems import first_problems
 from eval_factory.tasks.rubric_case import conversation_text
 
 
@@ -73,7 +73,7 @@ def right_replies(answer: str | None) -> list[helm_scenario.Reference]:
 def raise_if_problems(file: Path, problems: Sequence[str]) -> None:
     """Raise PrerequisiteError if reading the file found any problems."""
     if problems:
-        raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(problems)])
+        raise PrerequisiteError([f"{file}: {problem}" for problem in first_problems(problems)])
 
 
 def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:

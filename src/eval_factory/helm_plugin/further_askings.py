@@ -29,7 +29,7 @@ from helm.benchmark.scenarios.scenario import Input, Instance, Output, Reference
 
 from eval_factory.tasks import asking_forms
 from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS_TEXT, may_lose_its_right_option
-from eval_factory.tasks.reasoned import MAX_TOKENS, reasoned_tasks
+from eval_factory.tasks.reasoned import REASONED_MAX_TOKENS, reasoned_tasks
 
 ORIGINAL = ""  # the asking name of a question in its original form
 
@@ -104,7 +104,7 @@ class OtherWords(FurtherAsking):
     """
 
     def __init__(self, family: str) -> None:
-        super().__init__(asking_forms.PERTURB + family)
+        super().__init__(asking_forms.PERTURB_PREFIX + family)
         self._family = family
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
@@ -128,7 +128,7 @@ class MayAbstain(FurtherAsking):
     """
 
     def __init__(self, cost_of_wrong: float, *, has_options: bool) -> None:
-        super().__init__(asking_forms.ABSTAIN)
+        super().__init__(asking_forms.ABSTAIN_ASKING)
         self._instruction = asking_forms.may_abstain_text(cost_of_wrong)
         self._has_options = has_options
 
@@ -139,7 +139,7 @@ class MayAbstain(FurtherAsking):
         references = list(instance.references)
         if self._has_options:
             # Without tags, the option is not a right answer for HELM.
-            references.append(Reference(Output(text=asking_forms.ABSTENTION), tags=[]))
+            references.append(Reference(Output(text=asking_forms.I_DO_NOT_KNOW), tags=[]))
         return replace(
             instance, input=changed, references=references, perturbation=self.description
         )
@@ -149,7 +149,7 @@ class OptionsOnly(FurtherAsking):
     """A perturbation that shows the choices of a question, but a fixed sentence as the question."""
 
     def __init__(self) -> None:
-        super().__init__(asking_forms.OPTIONS_ONLY)
+        super().__init__(asking_forms.OPTIONS_ONLY_ASKING)
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
         changed = _with_changed_text(instance.input, lambda _text: asking_forms.QUESTION_NOT_SHOWN)
@@ -164,7 +164,7 @@ class NoneOfTheOthers(FurtherAsking):
     """
 
     def __init__(self) -> None:
-        super().__init__(asking_forms.NONE_OF_THE_OTHERS)
+        super().__init__(asking_forms.NONE_OF_THE_OTHERS_ASKING)
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
         choices = [reference.output.text for reference in instance.references]
@@ -285,7 +285,7 @@ def _with_confidence_asked(run_spec: RunSpec, form: str) -> RunSpec:
     if form == asking_forms.STATED_ONLY:
         return replace(run_spec, adapter_spec=_adapter_with_confidence(run_spec.adapter_spec))
     return with_more_askings(
-        run_spec, [perturbation_spec(FurtherAsking, name=asking_forms.CONFIDENCE)]
+        run_spec, [perturbation_spec(FurtherAsking, name=asking_forms.CONFIDENCE_ASKING)]
     )
 
 
@@ -303,7 +303,7 @@ def _with_reasoning(run_spec: RunSpec, task: str) -> RunSpec:
         original,
         instructions=entry.instructions(original.instructions),
         output_prefix=entry.request,
-        max_tokens=MAX_TOKENS,
+        max_tokens=REASONED_MAX_TOKENS,
         stop_sequences=[],  # A stop sequence could end the output before its last line.
         max_train_instances=original.max_train_instances if entry.keeps_examples else 0,
     )
@@ -340,7 +340,7 @@ def _abstention_asking(run_spec: RunSpec, cost_of_wrong: str) -> list[Perturbati
 
 def _repeat_askings(_run_spec: RunSpec, count: str) -> list[PerturbationSpec]:
     # The original question is the first draw, so the repeats begin with draw 2.
-    return _numbered_askings(asking_forms.REPEAT, range(2, int(count) + 1))
+    return _numbered_askings(asking_forms.REPEAT_PREFIX, range(2, int(count) + 1))
 
 
 def _other_words_askings(_run_spec: RunSpec, families: str) -> list[PerturbationSpec]:
@@ -348,7 +348,7 @@ def _other_words_askings(_run_spec: RunSpec, families: str) -> list[Perturbation
 
 
 def _pushback_askings(_run_spec: RunSpec, count: str) -> list[PerturbationSpec]:
-    return _numbered_askings(asking_forms.PUSHBACK, range(1, int(count) + 1))
+    return _numbered_askings(asking_forms.PUSHBACK_PREFIX, range(1, int(count) + 1))
 
 
 def _same_words_asking(_run_spec: RunSpec, max_questions: str) -> list[PerturbationSpec]:
@@ -356,14 +356,14 @@ def _same_words_asking(_run_spec: RunSpec, max_questions: str) -> list[Perturbat
 
     `asking_executor.chance_repeats` chooses these questions.
     """
-    name = f"{asking_forms.SAME_WORDS}{max_questions}"
+    name = f"{asking_forms.SAME_WORDS_PREFIX}{max_questions}"
     return [perturbation_spec(FurtherAsking, name=name)]
 
 
 def _blind_askings(_run_spec: RunSpec, _value: str) -> list[PerturbationSpec]:
     return [
-        perturbation_spec(FurtherAsking, name=asking_forms.BLIND + kind)
-        for kind in asking_forms.BLIND_WITH
+        perturbation_spec(FurtherAsking, name=asking_forms.BLIND_PREFIX + kind)
+        for kind in asking_forms.BLIND_PICTURES
     ]
 
 
@@ -380,5 +380,5 @@ _register_askings("blind_control", _blind_askings)
 _register_askings("options_only", lambda *_: [perturbation_spec(OptionsOnly)])
 _register_askings("none_of_the_others", lambda *_: [perturbation_spec(NoneOfTheOthers)])
 _register_askings(
-    "ask_unread", lambda *_: [perturbation_spec(FurtherAsking, name=asking_forms.ASK_LETTER)]
+    "ask_unread", lambda *_: [perturbation_spec(FurtherAsking, name=asking_forms.LETTER_ASKING)]
 )

@@ -35,7 +35,7 @@ from eval_factory.helm import trivial_answers as trivial
 from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
 from eval_factory.helm_plugin.error_causes import raised_at
 from eval_factory.helm_plugin.patches import executed_queries
-from eval_factory.tasks.custom_table import CLUSTER
+from eval_factory.tasks.custom_table import CLUSTER_FIELD
 from eval_factory.tasks.framework import ClusterRule, load_framework
 
 _METRICS = "helm.benchmark.metrics."
@@ -157,7 +157,7 @@ def _sources_of(run_spec: str) -> ClusterRule:
     for task in load_framework().evaluations:  # the tasks of framework.yml
         if task.helm.run_spec == run_spec and task.helm.cluster is not None:
             return task.helm.cluster
-    return ClusterRule(what=CLUSTER, field=CLUSTER)
+    return ClusterRule(what=CLUSTER_FIELD, field=CLUSTER_FIELD)
 
 
 def _lower_is_better(metric: Any) -> set[str]:

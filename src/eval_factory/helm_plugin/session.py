@@ -49,7 +49,7 @@ from eval_factory.endpoint.retrying_client import DOUBTED
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm.judge_output import has_answers_in, jury_form_in
 from eval_factory.helm.verdict_schemas import Schema
-from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM, JuryForm
 
 if TYPE_CHECKING:
     from helm.benchmark.adaptation.request_state import RequestState
@@ -167,7 +167,7 @@ class Session:
     lock: threading.Lock = field(default_factory=threading.Lock)
     # the limits that this run shares with other runs; None: all limits are the run's own
     limits: SharedLimits | None = None
-    jury_form: JuryForm = HELMS_FORM  # the form of the answers of this run's judges
+    jury_form: JuryForm = HELMS_JURY_FORM  # the form of the answers of this run's judges
     has_answers: bool = False  # True if the benchmark's data hold the answers
     asks_model: bool = True  # False: the run scores only answers of the response cache
     # In this class, the key of a request or of an answer is its key in the response cache.

@@ -21,7 +21,7 @@ from eval_factory.core.safe_files import atomic_file, write_atomic
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.custom_benchmark import RUBRIC
 from eval_factory.tasks.message_files import EVAL_FACTORY_FORM, read_rubric_file
-from eval_factory.tasks.rubric_case import USER, RubricCase, conversation_text
+from eval_factory.tasks.rubric_case import USER_ROLE, RubricCase, conversation_text
 
 BENCHMARK_FILE = "benchmark.yaml"
 ANSWERS_FILE = "answers.jsonl"
@@ -145,7 +145,7 @@ def _answer_line(number: str, record: InstanceRecord, judging: Judging) -> dict[
         content = _sendable_text(conversation_text(record.turns))
     line: dict[str, Any] = {
         "id": number,
-        "messages": [{"role": USER, "content": content}],
+        "messages": [{"role": USER_ROLE, "content": content}],
         # An empty answer stays empty, because it is to be judged as it is.
         "answer": _sendable_text(record.completion or "", placeholder=""),
     }

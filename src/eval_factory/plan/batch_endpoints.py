@@ -14,7 +14,7 @@ from eval_factory.core.urls import base_of, server_urls
 from eval_factory.endpoint.batch_api import NO_SUCH_ADDRESS, BatchApi, BatchApiError
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.servers import make_servers
-from eval_factory.tasks.oauth_services import services_in
+from eval_factory.tasks.oauth_services import oauth_services_in
 
 
 def batch_api_of(
@@ -31,7 +31,9 @@ def batch_api_of(
         redactor: gets the key, so that messages do not show it.
         say: gets messages about a sign-in.
     """
-    servers = make_servers(endpoint, env=env, redactor=redactor, say=say, services=services_in(env))
+    servers = make_servers(
+        endpoint, env=env, redactor=redactor, say=say, services=oauth_services_in(env)
+    )
     # There is one URL, so there is one server.
     (address,) = server_urls(fill_variables(endpoint.url, env), env)
     return BatchApi(servers, base_of(address), redactor)

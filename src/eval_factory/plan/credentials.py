@@ -25,7 +25,7 @@ from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.registrable_domain import fallback_service
 from eval_factory.plan.run_plan import Plan
-from eval_factory.tasks.oauth_services import services_in
+from eval_factory.tasks.oauth_services import oauth_services_in
 
 MAX_CREDENTIALS_SIZE = 1 << 20  # in bytes
 CREDENTIALS_FILES = ("credentials.conf", "prod_env/credentials.conf")
@@ -86,7 +86,7 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
 def _unused_services(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
     """Yield a warning for each OAuth service that has a client id in the environment but no use."""
     used = set(plan.evaluation.oauth_services())
-    services = services_in(env)
+    services = oauth_services_in(env)
     for endpoint in plan.endpoints:
         fallback = fallback_service(endpoint, services)
         if fallback is not None:
@@ -119,7 +119,7 @@ def credentials_of(
         ConfigError: credentials.conf cannot be read.
     """
     endpoints = list(endpoints)
-    services = services_in(env)
+    services = oauth_services_in(env)
     oauth_variables, values = _read_variables(endpoints, env)
     report = CredentialsReport(added_keys=_stripped_values(values, env))
     model_origins = _model_origins(endpoints)

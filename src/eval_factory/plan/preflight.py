@@ -32,7 +32,7 @@ from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClie
 from eval_factory.endpoint.servers import Server, Servers, make_servers
 from eval_factory.plan.batch_endpoints import check_batch_api
 from eval_factory.plan.run_plan import EndpointPlan
-from eval_factory.tasks.oauth_services import services_in
+from eval_factory.tasks.oauth_services import oauth_services_in
 
 _TIMEOUT_S = 10.0  # the maximum wait for the answer to a probe, in seconds
 FEW_TOKENS = 1
@@ -106,7 +106,7 @@ def probe(
         redactor=redactor,
         say=say,
         shared_admission=lambda _limit_name: admission,  # the same for all servers
-        services=services_in(env),
+        services=oauth_services_in(env),
     )
     probes = []
     for server in servers.all:

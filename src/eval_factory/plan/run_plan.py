@@ -29,7 +29,7 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSetti
 from eval_factory.endpoint.openai_api import CHAT, Adapter
 from eval_factory.plan.role_servers import RoleServers, named_servers, read_earlier_servers
 from eval_factory.tasks.asking_forms import ASKING_KEYS, LOGPROBS, STATED
-from eval_factory.tasks.reasoned import LETTER
+from eval_factory.tasks.reasoned import LETTER_STYLE
 from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import Upstream
 
@@ -548,7 +548,7 @@ def _values_with_effect(evaluation: Evaluation) -> dict[str, Any]:
     further_askings = (getattr(extra, name) for name in ASKING_KEYS)
     if not any(further_askings):
         paths_without_effect.append("config.params.extra.chance_questions")
-    if extra.answer_style == LETTER:
+    if extra.answer_style == LETTER_STYLE:
         paths_without_effect.append("config.params.extra.answer_style")
     values = {}
     for path, value in leaves_of(evaluation.as_dict()):

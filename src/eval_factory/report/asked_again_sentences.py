@@ -28,7 +28,7 @@ from eval_factory.core.asked_again_records import (
 )
 from eval_factory.core.formats import counted
 from eval_factory.core.results import InstanceRecord
-from eval_factory.tasks.asking_forms import BLIND_WITH, PERTURB
+from eval_factory.tasks.asking_forms import BLIND_PICTURES, PERTURB_PREFIX
 from eval_factory.tasks.perturbations import FAMILIES
 
 MAX_ON_SCREEN = 3  # the maximum number of families of rewordings that the screen shows
@@ -49,7 +49,7 @@ def asked_again_lines(record: AskedAgain | None, max_families: int | None = None
         yield _repeats_line(record.repeats)
     yield from _other_words_lines(record.in_other_words, max_families)
     for kind, change in record.blind.items():  # `kind`: the picture that replaces the question's
-        yield _loss_line(change, f"with {BLIND_WITH[kind]} in place of its own")
+        yield _loss_line(change, f"with {BLIND_PICTURES[kind]} in place of its own")
     if record.options_only is not None:
         yield _options_only_line(record.options_only)
     if record.none_of_the_others is not None:
@@ -397,7 +397,7 @@ class LostAnswers:
         if record.perturbation is None:
             self._original.setdefault(record.id, record)
         # HELM's perturbation has the name of the family; eval-factory's has a prefix.
-        elif record.perturbation in (self.family, PERTURB + self.family):
+        elif record.perturbation in (self.family, PERTURB_PREFIX + self.family):
             self._reworded.setdefault(record.id, record)
 
     @property

@@ -31,7 +31,7 @@ from eval_factory.report import result_sentences
 from eval_factory.report.asked_again_sentences import asked_again_lines
 from eval_factory.report.checksums import listed_checksums
 from eval_factory.report.reader import StoredResult
-from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.errata import CORRECTED_SUFFIX
 from eval_factory.tasks.framework import Task, load_framework
 
 OWN_FILE_PARAMS = ("data_path", "benchmark")  # the keys of `params.extra` for the user's own files
@@ -257,7 +257,7 @@ def _facts(
         "nature": list(_score_traits(result.scores.get(result.main_metric))),
         "deviations": _deviations(result),
         # the names of the scores without a known defect of HELM's metric
-        "corrected": [one_line(name) for name in result.scores if name.endswith(CORRECTED)],
+        "corrected": [one_line(name) for name in result.scores if name.endswith(CORRECTED_SUFFIX)],
         "groups_tested": _are_groups_tested(result),
         "odd_answers": odd_answers,
     }

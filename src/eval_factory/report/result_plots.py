@@ -25,7 +25,7 @@ from eval_factory.report.plots import (
     interval_plot,
     plotted_score,
 )
-from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.errata import CORRECTED_SUFFIX
 
 _MAX_NAME_LENGTH = 40  # the maximum number of characters of a label in the name of a plot
 
@@ -65,7 +65,10 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
             numbers.add(record, result.scores.get(result.main_metric))
     drawings: dict[str, Drawing] = {}
     metric = result.main_metric
-    for plot_name, score_name in (("score", metric), ("score-corrected", f"{metric}{CORRECTED}")):
+    for plot_name, score_name in (
+        ("score", metric),
+        ("score-corrected", f"{metric}{CORRECTED_SUFFIX}"),
+    ):
         if score_name in result.scores:
             drawings[plot_name] = _score_plot(result, score_name)
     drawings |= _group_plots(result)

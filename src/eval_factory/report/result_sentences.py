@@ -15,9 +15,9 @@ from eval_factory.core import formats, results
 from eval_factory.core.formats import counted, money
 from eval_factory.core.signs import SIGNS
 from eval_factory.report.verdicts import is_judged_by_itself, is_no_better, is_shown_better
-from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.errata import CORRECTED_SUFFIX
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.jury_form import HELMS_FORM
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM
 
 FIRST_SCREEN_NOTES = 3  # notes on the first screen of the page; a section below has all notes
 MAX_UNFOLDED_HASHES = 5
@@ -49,7 +49,7 @@ def ratings_line(result: results.TaskResult) -> str | None:
         return f"ratings: {labels}"
     for score in result.scores.values():
         if score.unit == "rating":  # All ratings of a jury have the same scale.
-            if score.scale is None or score.scale == HELMS_FORM.scale:
+            if score.scale is None or score.scale == HELMS_JURY_FORM.scale:
                 return None
             lowest, highest = score.scale
             return f"ratings: {lowest:g} to {highest:g}"
@@ -294,7 +294,7 @@ def corrected_score(result: results.TaskResult) -> results.Score | None:
 
     Return None if HELM's metric has no known defect, or if the corrected score has no value.
     """
-    return result.scores.get(f"{result.main_metric}{CORRECTED}")
+    return result.scores.get(f"{result.main_metric}{CORRECTED_SUFFIX}")
 
 
 def floor_line(result: results.TaskResult) -> str | None:
@@ -304,7 +304,7 @@ def floor_line(result: results.TaskResult) -> str | None:
     if floor is None:
         return None
     line = f"best score without a model: {formats.score(floor.value)} ({floor_in_words(floor)})"
-    corrected = floors.get(f"{result.main_metric}{CORRECTED}")
+    corrected = floors.get(f"{result.main_metric}{CORRECTED_SUFFIX}")
     if corrected is None:
         return line
     return f"{line}; corrected: {formats.score(corrected.value)} ({floor_in_words(corrected)})"

@@ -15,7 +15,7 @@ from itertools import chain, combinations
 from eval_factory.core.results import Agreement, JuryReport, RankCorrelation
 from eval_factory.scoring.chance_agreement import chance_p
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM, JuryForm
 
 
 def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
@@ -336,7 +336,7 @@ class Ratings:
     )
     # the instances with an empty answer, which get the form's lowest rating without a judge
     empty_answers: set[InstanceKey] = field(default_factory=set)
-    form: JuryForm = HELMS_FORM
+    form: JuryForm = HELMS_JURY_FORM
     lengths: dict[InstanceKey, int] = field(default_factory=dict)
     """The length of the answer to each instance, in characters."""
 

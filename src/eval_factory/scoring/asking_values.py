@@ -25,7 +25,7 @@ from eval_factory.scoring.scores import (
     sources_of,
     with_missing_counted,
 )
-from eval_factory.tasks.asking_forms import REPEAT, SAME_WORDS, is_asked_again
+from eval_factory.tasks.asking_forms import REPEAT_PREFIX, SAME_WORDS_PREFIX, is_further_asking
 from eval_factory.tasks.choice_question import number_of_order
 
 FIRST_ASKING = ""  # the name of a question's first asking, in its original form
@@ -37,7 +37,7 @@ def names_of_repeats(times: int) -> list[str]:
 
     `times` is the number of these askings.
     """
-    return [FIRST_ASKING, *(f"{REPEAT}{number}" for number in range(2, times + 1))]
+    return [FIRST_ASKING, *(f"{REPEAT_PREFIX}{number}" for number in range(2, times + 1))]
 
 
 def split_right_and_wrong(
@@ -120,7 +120,7 @@ class AskingValues:
                 changed[key] = value
         self._by_name[name] = changed
         # All perturbations are HELM's own, except further askings and orders of the choices.
-        if not is_asked_again(name) and number_of_order(name) is None:
+        if not is_further_asking(name) and number_of_order(name) is None:
             self.perturbations_of_helm[name] = name
 
     def values_of(self, name: str) -> dict[Unit, float]:
@@ -294,7 +294,7 @@ class AskingValues:
             # Without `extra.repeats`, another option may have asked some questions again in the
             # same words, to measure the changes by chance.
             askings = [
-                self.values_of(name) for name in self._by_name if name.startswith(SAME_WORDS)
+                self.values_of(name) for name in self._by_name if name.startswith(SAME_WORDS_PREFIX)
             ]
         shares = {}
         for unit, first_value in self.values_of(FIRST_ASKING).items():

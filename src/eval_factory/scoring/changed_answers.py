@@ -56,20 +56,20 @@ from eval_factory.scoring.request_states import has_failed, prompt_of
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import InstanceKey, MetricValues, is_derived
 from eval_factory.tasks.asking_forms import (
-    ABSTAIN,
-    ASK_LETTER,
+    ABSTAIN_ASKING,
     ASKING_KEYS,
-    BLIND,
-    BLIND_WITH,
-    CONFIDENCE,
-    NONE_OF_THE_OTHERS,
-    OPTIONS_ONLY,
-    PERTURB,
-    PUSHBACK,
-    REPEAT,
+    BLIND_PICTURES,
+    BLIND_PREFIX,
+    CONFIDENCE_ASKING,
+    LETTER_ASKING,
+    NONE_OF_THE_OTHERS_ASKING,
+    OPTIONS_ONLY_ASKING,
+    PERTURB_PREFIX,
+    PUSHBACK_PREFIX,
+    REPEAT_PREFIX,
     STATED_ONLY,
     begins_not_to_know,
-    is_asked_again,
+    is_further_asking,
 )
 from eval_factory.tasks.choice_question import refers_to_others
 from eval_factory.tasks.perturbations import FAMILIES
@@ -149,7 +149,7 @@ class Askings(Part):
         if perturbation is None:
             self._see_first_asking(key, state)
             return
-        if is_asked_again(perturbation):
+        if is_further_asking(perturbation):
             return  # Only HELM's own perturbations may leave a prompt unchanged.
         if self.prompt_hashes.get(key[:2]) == hash(prompt_of(state)):
             self.unchanged.add(key)
@@ -177,9 +177,9 @@ class Askings(Part):
         HELM has no request state for these requests, so the tally counts them here. A request that
         failed is sent again in the next run, like any failed request.
         """
-        replies = {ASK_LETTER: self.letters}
+        replies = {LETTER_ASKING: self.letters}
         if self.confidence is not None and not self.confidence.asked_together:
-            replies[CONFIDENCE] = self.confidence.replies
+            replies[CONFIDENCE_ASKING] = self.confidence.replies
         for name, by_unit in replies.items():
             for unit, reply in by_unit.items():
                 key: InstanceKey = (*unit, name)
@@ -238,7 +238,7 @@ class Askings(Part):
         """
         scores_of_run = []
         for metric in draft.metrics:
-            if not is_asked_again(metric.perturbation):
+            if not is_further_asking(metric.perturbation):
                 scores_of_run.append(metric)
             elif not is_derived(metric):  # HELM's worst-case metrics mix several askings
                 self.metrics.append(metric)
@@ -271,7 +271,7 @@ class Askings(Part):
         if extra.repeats is not None:
             repeated = []
             for metric in metrics_with_name_and_split_of(main, self.metrics):
-                if str(metric.perturbation).startswith(REPEAT):
+                if str(metric.perturbation).startswith(REPEAT_PREFIX):
                     repeated.append(metric)
             self.mean = add_mean_over_askings(draft, [main, *repeated], REPEATS_MEAN_SUFFIX)
             report = replace(report, repeats=self.repeats(values, extra.repeats, draft.scores))
@@ -301,7 +301,7 @@ class Askings(Part):
         """
         if not self._extra.perturb:
             return values.perturbations_of_helm
-        return {name: PERTURB + name for name in self._extra.perturb}
+        return {name: PERTURB_PREFIX + name for name in self._extra.perturb}
 
     def _count_unread_first_answers(self) -> int:
         """Count the questions in their original form with an answer that no rule reads."""
@@ -412,7 +412,7 @@ class Askings(Part):
             values: the main metric's values of each asking.
             doubts: the number of doubts, which are the further turns of the conversation.
         """
-        turns = [f"{PUSHBACK}{number}" for number in range(1, doubts + 1)]
+        turns = [f"{PUSHBACK_PREFIX}{number}" for number in range(1, doubts + 1)]
         changed: Counter[str] = Counter()
         for unit in self.units:
             keys = [(*unit, turn) for turn in turns]
@@ -448,10 +448,10 @@ class Askings(Part):
 
         None if the run has no such asking.
         """
-        change = values.change_from_first(OPTIONS_ONLY)
+        change = values.change_from_first(OPTIONS_ONLY_ASKING)
         if change is None:
             return None
-        after = values.values_of(OPTIONS_ONLY)
+        after = values.values_of(OPTIONS_ONLY_ASKING)
         chances = [1 / self.option_counts[unit] for unit in after if self.option_counts.get(unit)]
         guess = None
         if chances:
@@ -463,10 +463,10 @@ class Askings(Part):
 
         None if the run has no such asking.
         """
-        change = values.change_from_first(NONE_OF_THE_OTHERS)
+        change = values.change_from_first(NONE_OF_THE_OTHERS_ASKING)
         if change is None:
             return None
-        return InOtherWords(change, unchanged=values.count_not_asked(NONE_OF_THE_OTHERS))
+        return InOtherWords(change, unchanged=values.count_not_asked(NONE_OF_THE_OTHERS_ASKING))
 
     def none_of_these(self, values: AskingValues) -> Share | None:
         """Return the share of right answers among questions whose right option is "none of these".
@@ -480,11 +480,11 @@ class Askings(Part):
     def blind(self, values: AskingValues, draft: Draft) -> dict[str, Change]:
         """Report the change of the score when each question's picture was replaced.
 
-        The keys of the result are the kinds of replacement (`BLIND_WITH`).
+        The keys of the result are the kinds of replacement (`BLIND_PICTURES`).
         """
         changes = {}
-        for picture, description in BLIND_WITH.items():
-            change = values.change_from_first(BLIND + picture)
+        for picture, description in BLIND_PICTURES.items():
+            change = values.change_from_first(BLIND_PREFIX + picture)
             if change is None:
                 continue
             changes[picture] = change
@@ -502,8 +502,8 @@ class Askings(Part):
         `cost` is the number of points that a wrong answer loses.
         """
         before = values.values_of(FIRST_ASKING)
-        after = values.values_of(ABSTAIN)
-        abstained = {unit: (*unit, ABSTAIN) in self.right.not_to_know for unit in before}
+        after = values.values_of(ABSTAIN_ASKING)
+        abstained = {unit: (*unit, ABSTAIN_ASKING) in self.right.not_to_know for unit in before}
         units = []
         answered = []
         for unit in before:
@@ -533,7 +533,7 @@ class Askings(Part):
             score_before=values.mean_over_questions(units, points_before, scale=(-cost, 1.0)),
             abstained_when_wrong=values.mean_over_questions(were_wrong, has_abstained),
             abstained_when_right=values.mean_over_questions(were_right, has_abstained),
-            unread=values.count_unread_in([FIRST_ASKING, ABSTAIN]),
+            unread=values.count_unread_in([FIRST_ASKING, ABSTAIN_ASKING]),
         )
 
     def _add_notes(self, draft: Draft) -> None:
@@ -555,7 +555,7 @@ class Askings(Part):
         perturbations = {metric.perturbation for metric in self.metrics}
         unchecked_families = []
         for family in extra.perturb or ():
-            if f"{PERTURB}{family}" not in perturbations:
+            if f"{PERTURB_PREFIX}{family}" not in perturbations:
                 notes.add(
                     Importance.BACKGROUND,
                     f"perturb: {family} changed no question: it needs {FAMILIES[family].needs}",

@@ -24,7 +24,7 @@ from eval_factory.scoring.readability import option_that_helm_reads
 from eval_factory.scoring.request_states import answer_text_of, has_failed
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.asking_forms import REPEAT, SAME_WORDS, is_asked_again
+from eval_factory.tasks.asking_forms import REPEAT_PREFIX, SAME_WORDS_PREFIX, is_further_asking
 from eval_factory.tasks.choice_question import (
     number_of_order,
     perturbation_of_order,
@@ -77,7 +77,7 @@ class ChoiceOrderCheck(Part):
         in_original_order = []
         in_other_orders = []
         for metric in metrics:
-            if metric.perturbation is None or is_asked_again(metric.perturbation):
+            if metric.perturbation is None or is_further_asking(metric.perturbation):
                 in_original_order.append(metric)
             # For None (the original order), `number_of_order` would return 1.
             if metric.perturbation is not None and number_of_order(metric.perturbation):
@@ -274,7 +274,9 @@ class ChoiceOrderCheck(Part):
         changes: dict[Unit, list[float]] = defaultdict(list)
         for key in self.right.helm_matches:  # the keys are all askings that have an answer
             perturbation = key[2]
-            if perturbation is None or not perturbation.startswith((REPEAT, SAME_WORDS)):
+            if perturbation is None or not perturbation.startswith(
+                (REPEAT_PREFIX, SAME_WORDS_PREFIX)
+            ):
                 continue
             first = self.right.comparable_answer((*key[:2], None))
             repeated = self.right.comparable_answer(key)

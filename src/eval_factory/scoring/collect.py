@@ -47,7 +47,7 @@ from eval_factory.scoring.scores import MetricValues, metric_values_of
 from eval_factory.scoring.sequential import Looks
 from eval_factory.scoring.stated_models import StatedModels
 from eval_factory.scoring.tally import Tally
-from eval_factory.tasks.asking_forms import is_asked_again, is_in_another_form
+from eval_factory.tasks.asking_forms import is_further_asking, is_in_another_form
 
 
 def collect(
@@ -169,7 +169,7 @@ class RunParts:
         split = run.main_split(entry.main_split)
         every_metric = with_reasoned_metrics(plan, metric_values_of(run, split))
         choice_orders, metrics = ChoiceOrderCheck.of(plan, run, every_metric)
-        asked_once = [metric for metric in metrics if not is_asked_again(metric.perturbation)]
+        asked_once = [metric for metric in metrics if not is_further_asking(metric.perturbation)]
         sources: Mapping[str, str] = {}
         if remembered is not None:
             sources = remembered.sources

@@ -23,8 +23,8 @@ from eval_factory.helm import names
 from eval_factory.helm.output import AdapterSpec, read_run_record
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.model_names import same_model
-from eval_factory.tasks.framework import DATA_PATH
-from eval_factory.tasks.reasoned import LETTER, REASONED
+from eval_factory.tasks.framework import DATA_PATH_PARAMETER
+from eval_factory.tasks.reasoned import LETTER_STYLE, REASONED_STYLE
 from eval_factory.tasks.upstreams import HELM
 
 _UNKNOWN = "unknown"
@@ -33,7 +33,7 @@ NOT_SENT = "not sent"  # replaces the value of a field that a request does not h
 _HELMS_LIMIT_FIELD = "max_tokens"
 _TOKEN_LIMITS = (_HELMS_LIMIT_FIELD, "max_completion_tokens")
 """The names of the field that limits an answer's tokens: HELM's name, and OpenAI's newer name."""
-NOT_A_CHOICE = (DATA_PATH, "max_length", "version")
+NOT_A_CHOICE = (DATA_PATH_PARAMETER, "max_length", "version")
 """The scenario arguments that do not choose an evaluation."""
 # the fields of a request whose values are compared with the leaderboard's values
 COMPARED = frozenset({*_TOKEN_LIMITS, "temperature", "top_p"})
@@ -294,9 +294,9 @@ def _prompt_and_sample_deviations(
 ) -> Iterator[Deviation]:
     """Yield the deviations in the prompts, the trials, the sample and the failed instances."""
     style = facts.plan.evaluation.extra.answer_style
-    if style == REASONED:
+    if style == REASONED_STYLE:
         effect = "the prompts ask for reasoning and then for the answer in a last line"
-        yield Deviation("answer_style", leaderboard=LETTER, here=style, effect=effect)
+        yield Deviation("answer_style", leaderboard=LETTER_STYLE, here=style, effect=effect)
     limit = facts.plan.evaluation.extra.max_length
     if limit != entry.max_length:
         cut = facts.instances.prompt_truncated
@@ -385,7 +385,7 @@ def _data_and_answer_deviations(facts: ComparedRun, entry: LeaderboardEntry) -> 
     """Yield the deviations in the data, and in the treatment of the answers."""
     plan = facts.plan
     provenance = facts.provenance
-    if DATA_PATH in plan.scenario_arguments:
+    if DATA_PATH_PARAMETER in plan.scenario_arguments:
         effect = "nobody can tell whether your files have the same content as the leaderboard's"
         yield Deviation(
             "data",

@@ -26,9 +26,9 @@ from eval_factory.scoring.request_states import (
     has_failed,
 )
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.concordance import EXPERT_COUNTS, credit
+from eval_factory.tasks.concordance import EXPERT_COUNTS_KEY, credit_of_answer
 from eval_factory.tasks.errata import Erratum, load_errata
-from eval_factory.tasks.framework import function_named, is_code
+from eval_factory.tasks.framework import function_named, is_plug_in_function
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def sct_credit(case: Case) -> float:
     The credit is the number of experts who chose the answer's rating, divided by the number who
     chose the most frequent rating.
     """
-    return credit(case.extra[EXPERT_COUNTS], case.completion)
+    return credit_of_answer(case.extra[EXPERT_COUNTS_KEY], case.completion)
 
 
 def sct_membership(case: Case) -> float:
@@ -243,7 +243,7 @@ def rule_of(erratum: Erratum) -> Rule:
 
     Each run needs a new rule, because `first_of_repeated` remembers the instances of a run.
     """
-    if is_code(erratum.rule):
+    if is_plug_in_function(erratum.rule):
         rule: Rule = function_named(str(erratum.rule))
         return rule
     if erratum.rule == first_of_repeated.__name__:

@@ -37,8 +37,8 @@ from eval_factory.scoring.part import Part
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.scoring.stated_options import EXACT_MATCH, LENIENT_SUFFIX
-from eval_factory.tasks.errata import CORRECTED
-from eval_factory.tasks.reasoned import SUFFIX
+from eval_factory.tasks.errata import CORRECTED_SUFFIX
+from eval_factory.tasks.reasoned import REASONED_SUFFIX
 
 INCOMPLETE_FLOORS = "the best score without a model is incomplete: "
 """The beginning of the note on floors that are missing."""
@@ -167,7 +167,7 @@ class FloorScores(Part):
         # A trivial answer is an option's letter alone, or contains no option's letter. HELM, the
         # lenient reading and the reading of reasoned answers find the same option in such an
         # answer, so their metrics have the same floor.
-        for ending in (LENIENT_SUFFIX, SUFFIX):
+        for ending in (LENIENT_SUFFIX, REASONED_SUFFIX):
             for metric in draft.metrics:
                 helm_label = metric.label.replace(ending, "", 1)
                 if _is_by_reading(metric, ending) and helm_label in floors:
@@ -294,7 +294,7 @@ def notes_on_floors(
     """
     not_better = []
     conclusion = "This score does not show that the model read the questions"
-    for label in (main, f"{main}{CORRECTED}", f"{main}{LENIENT_SUFFIX}"):
+    for label in (main, f"{main}{CORRECTED_SUFFIX}", f"{main}{LENIENT_SUFFIX}"):
         score = scores.get(label)
         floor = floors.get(label)
         if score is None or floor is None:

@@ -11,7 +11,7 @@ from eval_factory.scoring.part import Part
 from eval_factory.scoring.reasoned_answers import label_with_reasoning
 from eval_factory.scoring.scores import MetricValues
 from eval_factory.scoring.tally import notes_on_clusters
-from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.errata import CORRECTED_SUFFIX
 
 
 class MainMetric(Part):
@@ -65,7 +65,7 @@ class Grouping(Part):
             draft.tally.members,
             draft.missing,
             failed_as_zero=draft.missing_as_zero,
-            corrected_metric=_metric_labelled(draft, f"{draft.main}{CORRECTED}"),
+            corrected_metric=_metric_labelled(draft, f"{draft.main}{CORRECTED_SUFFIX}"),
         )
 
     def note_groups(self, draft: Draft) -> None:

@@ -45,7 +45,7 @@ from eval_factory.scoring.stated_options import EXACT_MATCH, LENIENT_SUFFIX, len
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.concordance import rating_in
 from eval_factory.tasks.framework import HelmEntry
-from eval_factory.tasks.reasoned import REASONED
+from eval_factory.tasks.reasoned import REASONED_STYLE
 
 MAX_READ = 20_000  # the longest part of an answer that is searched for an option, in characters
 MAX_IDENTICAL = 0.1
@@ -459,7 +459,7 @@ class Readability(Part):
         limited = draft.plan.evaluation.extra.max_length is not None
         self.cut_prompts = self.prompt_sizes.find_cut(by_plateau=not limited)
         self.signs["prompt_truncated"] |= self.cut_prompts.keys
-        is_reasoned = draft.plan.evaluation.extra.answer_style == REASONED
+        is_reasoned = draft.plan.evaluation.extra.answer_style == REASONED_STYLE
         if self.lenient and not is_reasoned:  # `lenient` is empty if questions have no options
             draft.metrics += lenient_metrics(draft.metrics, self.lenient)
 
@@ -531,7 +531,7 @@ class Readability(Part):
     def _notes_on_reading(self, plan: Plan) -> Iterator[Note]:
         """Yield notes on answers that the metrics cannot read, and on cut prompts."""
         counts = self._texts_of_counts()
-        is_reasoned = plan.evaluation.extra.answer_style == REASONED
+        is_reasoned = plan.evaluation.extra.answer_style == REASONED_STYLE
         if "unparsed" in counts and is_reasoned:
             text = f"{counts['unparsed']} state no answer, neither in a last line nor elsewhere"
             yield Note(Importance.INCOMPLETE, f"{text}: they count as wrong")

@@ -20,7 +20,7 @@ from eval_factory.scoring.part import Part
 from eval_factory.scoring.readability import AnswerForm, right_answers
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import MetricValues, is_derived
-from eval_factory.tasks.reasoned import REASONED, SUFFIX, stated_at_end
+from eval_factory.tasks.reasoned import REASONED_STYLE, REASONED_SUFFIX, stated_at_end
 
 _ABOUT = "reasoning, and a last line `Answer: X`"
 """The description of the form that a reasoned answer has, for `AnswerForm.about`."""
@@ -28,7 +28,7 @@ _ABOUT = "reasoning, and a last line `Answer: X`"
 
 def is_reasoned(plan: Plan) -> bool:
     """Return True if the run asks for reasoning before the answer."""
-    return plan.evaluation.extra.answer_style == REASONED
+    return plan.evaluation.extra.answer_style == REASONED_STYLE
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def with_reasoned_metrics(plan: Plan, metrics: list[MetricValues]) -> list[Metri
     new_metrics = []
     for metric in metrics:
         if metric.name == main and not is_derived(metric):
-            name = main + SUFFIX
+            name = main + REASONED_SUFFIX
             # The label is the name, followed by the split and the perturbation if there are any.
             label = name + metric.label.removeprefix(main)
             new_metrics.append(
@@ -121,8 +121,8 @@ def fill_in_reasoned_metrics(metrics: Sequence[MetricValues], answers: RightAnsw
     for metric in metrics:
         by_context[metric.name, metric.split, metric.perturbation] = metric
     for metric in metrics:
-        if metric.name.endswith(SUFFIX):
-            helm_name = metric.name.removesuffix(SUFFIX)
+        if metric.name.endswith(REASONED_SUFFIX):
+            helm_name = metric.name.removesuffix(REASONED_SUFFIX)
             helm_metric = by_context[helm_name, metric.split, metric.perturbation]
             for key in helm_metric.values:
                 metric.values[key] = float(answers.correctness.get(key, False))
@@ -156,4 +156,4 @@ def label_with_reasoning(draft: Draft) -> str:
         "the prompts asked for reasoning before the answer (answer_style: reasoned): prompts and "
         "score are not the benchmark's own",
     )
-    return draft.main + SUFFIX
+    return draft.main + REASONED_SUFFIX

@@ -19,7 +19,7 @@ from eval_factory.scoring.part import Part
 from eval_factory.scoring.readability import AnswerForm, option_that_helm_reads, right_answers
 from eval_factory.scoring.request_states import answer_text_of, has_failed
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.tasks.asking_forms import ABSTAIN, begins_not_to_know, says_not_to_know
+from eval_factory.tasks.asking_forms import ABSTAIN_ASKING, begins_not_to_know, says_not_to_know
 
 MAX_STORED = 200  # the maximum length of an option that is stored, in characters
 
@@ -62,8 +62,8 @@ class RightAnswers(Part):
             return
         answer = answer_text_of(state)
         _, _, perturbation = key  # for further askings, the name of the asking
-        # ABSTAIN is the name of the askings that offer "I do not know".
-        if perturbation == ABSTAIN and self._abstains(state, answer):
+        # ABSTAIN_ASKING is the name of the askings that offer "I do not know".
+        if perturbation == ABSTAIN_ASKING and self._abstains(state, answer):
             self.not_to_know.add(key)
             return
         options = state.output_mapping or {}

@@ -36,14 +36,14 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.request_states import answer_text_of, has_failed
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
-from eval_factory.tasks.asking_forms import is_asked_again
+from eval_factory.tasks.asking_forms import is_further_asking
 from eval_factory.tasks.rubric_case import (
-    LENGTH_ADJUSTED,
+    LENGTH_ADJUSTED_SUFFIX,
     PROFESSIONAL_METRIC,
-    RUBRICS,
-    TAGS,
+    RUBRICS_KEY,
+    TAGS_KEY,
     UNADJUSTED_LENGTH,
-    UNCLIPPED,
+    UNCLIPPED_SUFFIX,
     Criterion,
     case_bounds,
     case_score,
@@ -365,7 +365,7 @@ class RubricTally(Part):
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         """Store the judges' decisions about an answer, and the reasons for missing decisions."""
         criteria = _criteria_of(state)
-        tags = tuple((state.instance.extra_data or {}).get(TAGS, ()))
+        tags = tuple((state.instance.extra_data or {}).get(TAGS_KEY, ()))
         if has_failed(state):
             self.cases[key] = JudgedCase(criteria, votes=None, tags=tags)
             return
@@ -425,7 +425,7 @@ class RubricTally(Part):
         values = {}
         for key, value in metric.values.items():
             values[key] = length_adjusted(value, self.lengths.get(key, UNADJUSTED_LENGTH))
-        label = f"{metric.label}{LENGTH_ADJUSTED}"
+        label = f"{metric.label}{LENGTH_ADJUSTED_SUFFIX}"
         return MetricValues(
             label=label,
             name=label,
@@ -444,13 +444,13 @@ class RubricTally(Part):
         helm_score = draft.scores.get(self.metric)
         if helm_score is not None:
             draft.scores[self.metric] = clipped(helm_score)
-            draft.scores[self.metric + UNCLIPPED] = replace(
-                helm_score, metric=self.metric + UNCLIPPED, scale=None
+            draft.scores[self.metric + UNCLIPPED_SUFFIX] = replace(
+                helm_score, metric=self.metric + UNCLIPPED_SUFFIX, scale=None
             )
         asked_once = {}
         for key, case in self.cases.items():
             _, _, perturbation = key  # for further askings, the name of the asking
-            if not is_asked_again(perturbation):
+            if not is_further_asking(perturbation):
                 asked_once[key] = case
         bounds = bounds_over_criteria(asked_once)
         if bounds is not None:
@@ -551,9 +551,11 @@ class RubricTally(Part):
             )
             half = "a tied criterion counts half its points; an odd number of judges has no ties"
             yield Note(Importance.DOUBTFUL, f"{tied}: {half}")
-        raw = scores.get(self.metric + UNCLIPPED)
+        raw = scores.get(self.metric + UNCLIPPED_SUFFIX)
         if raw is not None and raw.value < 0:
-            mean = f"the cases' mean is {formats.score(raw.value)} ({self.metric}{UNCLIPPED})"
+            mean = (
+                f"the cases' mean is {formats.score(raw.value)} ({self.metric}{UNCLIPPED_SUFFIX})"
+            )
             yield Note(Importance.DOUBTFUL, f"{mean}; it is clipped to 0, as published")
 
     def criteria_in(self, state: output.RequestState) -> tuple[dict[str, Any], ...]:
@@ -620,5 +622,5 @@ def _clipped_groups(groups: GroupScores) -> dict[str, dict[str, Mapping[str, Sco
 
 def _criteria_of(state: output.RequestState) -> tuple[Criterion, ...]:
     """Return the criteria of the request's instance."""
-    rubrics = (state.instance.extra_data or {}).get(RUBRICS, ())
+    rubrics = (state.instance.extra_data or {}).get(RUBRICS_KEY, ())
     return tuple(map(Criterion.from_dict, rubrics))

@@ -30,7 +30,7 @@ from eval_factory.scoring.part import Part
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.physician_labels import MIN_ITEMS, LabelledPairs
-from eval_factory.tasks.rubric_case import JUDGE_CORRECTED, positive_points
+from eval_factory.tasks.rubric_case import JUDGE_CORRECTED_SUFFIX, positive_points
 
 # the reason why a score is absent, besides the reasons in `judge_correction`
 FEW_CASES = "the judge decided fewer than two cases of this run"
@@ -65,7 +65,7 @@ class RubricCorrection(Part):
     @property
     def label(self) -> str:
         """The label of the corrected metric."""
-        return self.rubric.metric + JUDGE_CORRECTED
+        return self.rubric.metric + JUDGE_CORRECTED_SUFFIX
 
     def count(self, draft: Draft) -> None:
         """Add the metric of the corrected scores, with a value for each case.

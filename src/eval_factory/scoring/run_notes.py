@@ -19,11 +19,11 @@ from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
 from eval_factory.tasks.custom_table import note_on_quasi
-from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.errata import CORRECTED_SUFFIX
 from eval_factory.tasks.framework import About
 from eval_factory.tasks.picture_metrics import metrics_of
 from eval_factory.tasks.run_specs import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
-from eval_factory.tasks.run_specs import executed_by
+from eval_factory.tasks.run_specs import languages_executed
 
 MAX_REASONS = 5  # the number of unknown finish reasons that get a note
 
@@ -318,7 +318,7 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
     least_noise, most_noise = about.label_noise
     lowest = 1 - most_noise
     highest = 1 - least_noise
-    for label in (main, f"{main}{CORRECTED}"):
+    for label in (main, f"{main}{CORRECTED_SUFFIX}"):
         if label not in scores:
             continue
         high = scores[label].stats.ci_high
@@ -376,7 +376,7 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
     record = output.read_run_record(plan.rundir.helm)
     notes = []
     # The record names a sandbox even if no answer of this run spec is executed.
-    if record.executed_by and executed_by(helm.run_spec, helm.arguments):
+    if record.executed_by and languages_executed(helm.run_spec, helm.arguments):
         sandboxes = ", in ".join(record.executed_by)
         notes.append(
             Note(

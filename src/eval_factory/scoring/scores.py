@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from eval_factory.core.results import Score, Stats
 from eval_factory.helm import output
-from eval_factory.helm.metric_facts import facts_of, is_score
+from eval_factory.helm.metric_facts import is_score, metric_facts_of
 from eval_factory.scoring.intervals import PROPORTION, Bounds, bca_interval_of_ratio, describe
-from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.errata import CORRECTED_SUFFIX
 
 InstanceKey = tuple[str, int, str | None]  # (instance id, trial, perturbation)
 _WORST = ".worst"
@@ -57,7 +57,7 @@ class MetricValues:
 
     def make_score(self, value: float, stats: Stats) -> Score:
         """Return a score of this metric with this value and these statistics."""
-        facts = facts_of(self.name, self.scale)
+        facts = metric_facts_of(self.name, self.scale)
         return Score(
             value,
             stats,
@@ -72,7 +72,7 @@ class MetricValues:
 
 def is_judged(metric: MetricValues, jury_metric: str | None) -> bool:
     """Return True if the metric is the jury's metric, or the corrected form of that metric."""
-    return metric.name.removesuffix(CORRECTED) == jury_metric
+    return metric.name.removesuffix(CORRECTED_SUFFIX) == jury_metric
 
 
 def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[MetricValues]:

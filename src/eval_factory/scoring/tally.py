@@ -30,10 +30,10 @@ from eval_factory.scoring.intervals import note_on_few_sources
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.tasks.asking_forms import is_asked_again
+from eval_factory.tasks.asking_forms import is_further_asking
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
-from eval_factory.tasks.jury_form import HELMS_FORM, SHARES_FORM
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM, SHARES_FORM
 
 _MAX_SOURCE_NAME = 80  # the maximum length of a source's name, in characters
 MAX_REASON = 40  # the maximum length of a finish reason in a note, in characters
@@ -175,7 +175,7 @@ class Tally(Part):
         helm = plan.evaluation.task.helm
         data = output.scenario_folder(plan.rundir.helm, run.scenario_name or helm.scenario)
         benchmark = plan.evaluation.benchmark
-        form = HELMS_FORM
+        form = HELMS_JURY_FORM
         if benchmark is not None:
             form = benchmark.jury_form
         elif run.jury is not None and run.jury.annotation in names.SHARE_JURIES:
@@ -203,7 +203,7 @@ class Tally(Part):
             or state.request.get("prompt")
         )
         _, _, perturbation = key  # for further askings, the name of the asking
-        if not is_asked_again(perturbation):
+        if not is_further_asking(perturbation):
             self.prompts_hash.update(json.dumps([instance.id, sent]).encode())
         if instance.perturbation is None:
             # The text of a conversation is empty; its messages contain the question.

@@ -18,9 +18,9 @@ from eval_factory.tasks.published_rows import (
     published_rows,
     unique_ids,
 )
-from eval_factory.tasks.rubric_case import USER, Criterion, RubricCase
+from eval_factory.tasks.rubric_case import USER_ROLE, Criterion, RubricCase
 
-CASE_REPORTS = "medcasereasoning"
+CASE_REPORTS_FORM = "medcasereasoning"
 """The name of the published file format in `framework.yml`."""
 COLUMNS = ("case_prompt", "final_diagnosis")
 """The required columns. The optional column `pmcid` (the report's id in PubMed Central) becomes the
@@ -72,5 +72,5 @@ def _case(row: DataRow, label: str) -> RubricCase:
         case_id = cell_text(row, "pmcid")
     question = _QUESTION.format(case=cell_text(row, "case_prompt"))
     criterion = _CRITERION.format(diagnosis=cell_text(row, "final_diagnosis"))
-    messages = ({"role": USER, "content": question},)
+    messages = ({"role": USER_ROLE, "content": question},)
     return RubricCase(case_id, messages, (Criterion(criterion, points=1.0),))

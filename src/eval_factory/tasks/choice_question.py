@@ -108,12 +108,12 @@ def cell_text(row: DataRow, column: str) -> str:
     return value.strip()
 
 
-def groups_of(row: DataRow, columns: Iterable[str]) -> dict[str, str]:
+def groups_in_columns(row: DataRow, columns: Iterable[str]) -> dict[str, str]:
     """Return a dict from columns to the row's texts, without the columns that have no value."""
     return {name: str(row[name]).strip() for name in columns if not is_blank(row.get(name))}
 
 
-def chosen_options(
+def options_and_right_index(
     choices: Mapping[str, Any], right: str, answer_column: str, choices_column: str
 ) -> tuple[tuple[str, ...], int]:
     """Return the texts of the choices in their order, and the index of the right choice.
@@ -143,7 +143,7 @@ def chosen_options(
     return tuple(text.strip() for text in texts.values()), index_of_right
 
 
-def lettered(row: DataRow, column: str) -> dict[str, Any]:
+def lettered_options(row: DataRow, column: str) -> dict[str, Any]:
     """Return the mapping in a cell, from capital letters to values, sorted by letter.
 
     Raises RowFaultError if the cell is missing, is None, or is not a mapping from capital letters.

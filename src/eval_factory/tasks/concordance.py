@@ -22,15 +22,15 @@ from eval_factory.core.table_files import MAX_CELL_LENGTH
 from eval_factory.tasks.choice_question import RowFaultError
 from eval_factory.tasks.file_problems import ReadFile
 
-CONCORDANCE = "concordance"  # the format's name in `framework.yml`: a CSV file with a header
+CONCORDANCE_FORM = "concordance"  # the format's name in `framework.yml`: a CSV file with a header
 RATINGS = (-2, -1, 0, 1, 2)
 TEXT_COLUMNS = ("sct_stem", "question", "additional_info")
 """The columns with the case, the hypothesis and the finding, in this order."""
 COLUMNS = ("question_id", *TEXT_COLUMNS, *map(str, RATINGS))
 """The required columns. The column of a rating has the number of experts who chose this rating."""
-EXPERT_COUNTS = "expert_distribution"
+EXPERT_COUNTS_KEY = "expert_distribution"
 """The key of an instance's extra data: the number of experts who chose each of `RATINGS`."""
-METRICS = ("concordance_score", "concordance_membership")
+CONCORDANCE_METRICS = ("concordance_score", "concordance_membership")
 """The names of the metrics in results. The first is the mean credit, the second is the share of
 answers whose rating at least one expert chose.
 """
@@ -65,7 +65,7 @@ def rating_in(text: str) -> int | None:
     return rating
 
 
-def credit(expert_counts: Sequence[float], answer: str) -> float:
+def credit_of_answer(expert_counts: Sequence[float], answer: str) -> float:
     """Return the credit of an answer, from 0 to 1; 0 if the answer states no rating.
 
     Args:

@@ -14,24 +14,24 @@ from typing import Any
 from eval_factory.tasks import rubric_case
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.custom_table import (
-    CLUSTER,
-    CORRECT,
-    ID,
-    INCORRECT,
+    CLUSTER_FIELD,
+    CORRECT_ANSWER_FIELD,
+    ID_FIELD,
+    INCORRECT_ANSWERS_FIELD,
     PictureCheck,
     RightAnswerCheck,
 )
 from eval_factory.tasks.file_problems import Findings, ReadFile, why_unreadable
 from eval_factory.tasks.gold_forms import right_letters
 from eval_factory.tasks.message_files import (
-    MESSAGES,
+    MESSAGES_FIELD,
     message_problems,
-    name_problems,
     read_rows,
+    short_line_problems,
     text_problems,
     with_texts,
 )
-from eval_factory.tasks.rubric_case import ANSWER
+from eval_factory.tasks.rubric_case import ANSWER_KEY
 
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"  # eval-factory's run spec for conversations
 
@@ -66,16 +66,18 @@ def read_conversations(file: Path) -> ReadFile[Conversation]:
     """
     content = read_rows(
         file,
-        id_key=ID,
-        example_key=MESSAGES,
+        id_key=ID_FIELD,
+        example_key=MESSAGES_FIELD,
         row_noun="instance",
         rows_noun="conversations",
         problems_of=_conversation_problems,
         row_of=_conversation,
     )
     rule = "lines have one; all have it or none has"
-    content.all_or_none(ID, [row.id for row in content.rows], rule)
-    content.all_or_none(CLUSTER, [row.further_fields.get(CLUSTER) for row in content.rows], rule)
+    content.all_or_none(ID_FIELD, [row.id for row in content.rows], rule)
+    content.all_or_none(
+        CLUSTER_FIELD, [row.further_fields.get(CLUSTER_FIELD) for row in content.rows], rule
+    )
     return content
 
 
@@ -103,13 +105,13 @@ def usable_fields(rows: Sequence[Conversation]) -> list[str]:
         return []
     fields = []
     if all(row.id is not None for row in rows):
-        fields.append(ID)
+        fields.append(ID_FIELD)
     if all(row.correct is not None for row in rows):
-        fields.append(CORRECT)
+        fields.append(CORRECT_ANSWER_FIELD)
     if any(row.incorrect for row in rows):
-        fields.append(INCORRECT)
-    if all(CLUSTER in row.further_fields for row in rows):
-        fields.append(CLUSTER)
+        fields.append(INCORRECT_ANSWERS_FIELD)
+    if all(CLUSTER_FIELD in row.further_fields for row in rows):
+        fields.append(CLUSTER_FIELD)
     return fields
 
 
@@ -148,11 +150,11 @@ def check_conversations(
         label = f"{file}: line {line}: "
         if gold_metric is not None and row.correct is None:
             answer_check.problems.append(
-                f"{label}{CORRECT}: is missing, but {gold_metric} needs it"
+                f"{label}{CORRECT_ANSWER_FIELD}: is missing, but {gold_metric} needs it"
             )
-        if has_answers and ANSWER not in row.further_fields:
+        if has_answers and ANSWER_KEY not in row.further_fields:
             answer_check.problems.append(
-                f"{label}{ANSWER}: is missing; has_answers says that each line has one"
+                f"{label}{ANSWER_KEY}: is missing; has_answers says that each line has one"
             )
         labelled_pictures = []
         for number, name in enumerate(row.pictures, start=1):
@@ -173,19 +175,22 @@ def _conversation(row: Mapping[str, Any]) -> Conversation:
     """Return the conversation of a row without problems. Further fields with null are dropped."""
     further_fields = {}
     for name, value in row.items():
-        if name not in (ID, MESSAGES, CORRECT, INCORRECT) and value is not None:
+        if (
+            name not in (ID_FIELD, MESSAGES_FIELD, CORRECT_ANSWER_FIELD, INCORRECT_ANSWERS_FIELD)
+            and value is not None
+        ):
             further_fields[name] = str(value)
     pictures = []
-    for message in row[MESSAGES]:
+    for message in row[MESSAGES_FIELD]:
         if isinstance(message["content"], list):
             for part in message["content"]:
                 if part["type"] == "image":
                     pictures.append(part["path"])
     return Conversation(
-        messages=with_texts(row[MESSAGES]),
-        id=row.get(ID),
-        correct=row.get(CORRECT),
-        incorrect=tuple(row.get(INCORRECT) or ()),
+        messages=with_texts(row[MESSAGES_FIELD]),
+        id=row.get(ID_FIELD),
+        correct=row.get(CORRECT_ANSWER_FIELD),
+        incorrect=tuple(row.get(INCORRECT_ANSWERS_FIELD) or ()),
         further_fields=further_fields,
         pictures=tuple(pictures),
     )
@@ -193,16 +198,22 @@ def _conversation(row: Mapping[str, Any]) -> Conversation:
 
 def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the problems of a row of conversations."""
-    messages = row.get(MESSAGES)
-    yield from message_problems(MESSAGES, messages, is_strict=True, may_name_pictures=True)
-    for name in (ID, CLUSTER):
+    messages = row.get(MESSAGES_FIELD)
+    yield from message_problems(MESSAGES_FIELD, messages, is_strict=True, may_name_pictures=True)
+    for name in (ID_FIELD, CLUSTER_FIELD):
         if row.get(name) is not None:
-            yield from name_problems(name, row[name])
-    if row.get(CORRECT) is not None:
-        yield from text_problems(CORRECT, row[CORRECT])
-    if row.get(INCORRECT) is not None:
-        yield from _incorrect_problems(row[INCORRECT], row.get(CORRECT))
-    checked_above = (MESSAGES, INCORRECT, ID, CLUSTER, CORRECT)
+            yield from short_line_problems(name, row[name])
+    if row.get(CORRECT_ANSWER_FIELD) is not None:
+        yield from text_problems(CORRECT_ANSWER_FIELD, row[CORRECT_ANSWER_FIELD])
+    if row.get(INCORRECT_ANSWERS_FIELD) is not None:
+        yield from _incorrect_problems(row[INCORRECT_ANSWERS_FIELD], row.get(CORRECT_ANSWER_FIELD))
+    checked_above = (
+        MESSAGES_FIELD,
+        INCORRECT_ANSWERS_FIELD,
+        ID_FIELD,
+        CLUSTER_FIELD,
+        CORRECT_ANSWER_FIELD,
+    )
     for name, value in row.items():
         if isinstance(value, (list, dict)) and name not in checked_above:
             yield f"{name}: must be text or a number; it is stored with the instance's results"
@@ -211,11 +222,11 @@ def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
 def _incorrect_problems(incorrect: Any, correct: Any) -> Iterator[str]:
     """Yield the problems of a row's wrong answers; `correct` is the row's right answer."""
     if not isinstance(incorrect, list):
-        yield f'{INCORRECT}: must be a list of texts such as ["B", "C"]'
+        yield f'{INCORRECT_ANSWERS_FIELD}: must be a list of texts such as ["B", "C"]'
         return
     for number, answer in enumerate(incorrect):
-        yield from text_problems(f"{INCORRECT}.{number}", answer)
+        yield from text_problems(f"{INCORRECT_ANSWERS_FIELD}.{number}", answer)
         if not isinstance(answer, str) or not isinstance(correct, str):
             continue
         if answer.strip() == correct.strip():
-            yield f"{INCORRECT}.{number}: is the same as {CORRECT}"
+            yield f"{INCORRECT_ANSWERS_FIELD}.{number}: is the same as {CORRECT_ANSWER_FIELD}"

@@ -25,10 +25,10 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.table_files import file_of_table
 from eval_factory.tasks import conversations, custom_table
 from eval_factory.tasks.custom_table import PictureCheck, picture_columns
-from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
+from eval_factory.tasks.file_problems import Findings, first_problems, why_unreadable
 from eval_factory.tasks.jury_form import (
-    HELMS_FORM,
-    JURY,
+    HELMS_JURY_FORM,
+    JURY_METRIC,
     MAX,
     MIN,
     JuryForm,
@@ -47,7 +47,7 @@ wrong answer (HELM's SummarizationMetric).
 EXACT_MATCH = "exact_match"  # HELM then also computes the quasi and prefix forms of this metric
 
 # all metrics of HELM's configurable benchmark
-METRICS = (EXACT_MATCH, JURY, *BEST_REFERENCE_METRICS)
+METRICS = (EXACT_MATCH, JURY_METRIC, *BEST_REFERENCE_METRICS)
 
 RUBRIC = "rubric"  # the `kind` of a benchmark whose judges decide about the criteria of a rubric
 
@@ -195,7 +195,7 @@ class Benchmark:
     rows_with_pictures: int = 0  # the number of rows with pictures
     # the prompt of the first row with pictures, with a line for each picture
     first_with_pictures: str | None = None
-    jury_form: JuryForm = HELMS_FORM  # the form of the jury's answers, if there is a jury
+    jury_form: JuryForm = HELMS_JURY_FORM  # the form of the jury's answers, if there is a jury
 
     @property
     def main_metric(self) -> str:
@@ -210,7 +210,7 @@ class Benchmark:
     @property
     def gold_metric(self) -> str | None:
         """The first metric that needs right answers; None if there is none."""
-        return next((name for name in self.metrics if name != JURY), None)
+        return next((name for name in self.metrics if name != JURY_METRIC), None)
 
 
 def load_benchmark(path: Path) -> Benchmark:
@@ -246,8 +246,10 @@ def _table_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
         findings.problems.append(
             f"{path}: has_answers: only conversations have answers; name a dataset_file in .jsonl"
         )
-    no_jury = _Metric(name=JURY)  # a placeholder without values, for a benchmark without a jury
-    jury = next((metric for metric in yaml_file.metrics if metric.name == JURY), no_jury)
+    no_jury = _Metric(
+        name=JURY_METRIC
+    )  # a placeholder without values, for a benchmark without a jury
+    jury = next((metric for metric in yaml_file.metrics if metric.name == JURY_METRIC), no_jury)
     unchecked = Benchmark(
         path=path,
         name=yaml_file.name,
@@ -279,7 +281,7 @@ def _table_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
         instances=row_count,
         sha256=sha256,
         notes=tuple(findings.notes),
-        has_clusters=custom_table.CLUSTER in columns,
+        has_clusters=custom_table.CLUSTER_FIELD in columns,
         rows_with_pictures=pictures.row_count,
         first_with_pictures=pictures.first_prompt,
     )
@@ -310,7 +312,7 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
     except OSError as error:
         raise ConfigError(f"{file}: {why_unreadable(error, 'dataset_file', path)}") from None
     if content.problems:
-        raise ConfigError([f"{file}: {problem}" for problem in shortened(content.problems)])
+        raise ConfigError([f"{file}: {problem}" for problem in first_problems(content.problems)])
     return Benchmark(
         path=path,
         name=yaml_file.name,
@@ -468,10 +470,10 @@ def _check_incorrect_answers(
 ) -> None:
     """Add a problem if a metric would count the incorrect answers in the data as right."""
     metric = next((name for name in metrics if name in BEST_REFERENCE_METRICS), None)
-    if metric and custom_table.INCORRECT in header:
+    if metric and custom_table.INCORRECT_ANSWERS_FIELD in header:
         findings.problems.append(
             f"{file}: HELM's {metric} counts an incorrect answer as right, like the correct one;"
-            f" leave out the column {custom_table.INCORRECT} or the metric"
+            f" leave out the column {custom_table.INCORRECT_ANSWERS_FIELD} or the metric"
         )
 
 
@@ -487,10 +489,10 @@ def _check_metrics(path: Path, metrics: Sequence[_Metric], findings: Findings) -
             )
         elif metric.name in names[:number]:
             findings.problems.append(f"{label}.name: {metric.name} is listed twice")
-        if metric.name == JURY:
+        if metric.name == JURY_METRIC:
             if metric.prompt_file is None:
                 findings.problems.append(
-                    f"{label}.prompt_file: is missing; {JURY} needs the judges' prompt"
+                    f"{label}.prompt_file: is missing; {JURY_METRIC} needs the judges' prompt"
                 )
             if metric.judges is not None:
                 findings.notes.append(
@@ -501,7 +503,7 @@ def _check_metrics(path: Path, metrics: Sequence[_Metric], findings: Findings) -
         jury_values = (metric.prompt_file, metric.judges, metric.scale, metric.criteria)
         if any(value is not None for value in jury_values):
             findings.problems.append(
-                f"{label}: only {JURY} has prompt_file and judges, scale and criteria"
+                f"{label}: only {JURY_METRIC} has prompt_file and judges, scale and criteria"
             )
     if names[0] in BERTSCORES:
         findings.problems.append(

@@ -33,7 +33,7 @@ def picture_columns(header: Iterable[str]) -> list[str]:
     return [name for name in header if _PICTURE_COLUMN.fullmatch(name)]
 
 
-def filled(template: str, cells: Mapping[str, str]) -> tuple[str, list[str]]:
+def filled_prompt(template: str, cells: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return a row's prompt and the columns of its pictures.
 
     Pictures that the template does not name are put before the text.
@@ -105,7 +105,7 @@ class PictureCheck:
         """
         if not picture_columns(cells):
             return
-        text, columns = filled(self.template, cells)
+        text, columns = filled_prompt(self.template, cells)
         pictures = [(f"column {name}", cells[name]) for name in columns]
         yield from self.problems_of(pictures, text)
 
@@ -185,10 +185,10 @@ def note_on_quasi(label: str) -> str:
 
 
 # the four columns with a meaning of their own; each is optional
-ID = "id"
-CORRECT = "correct_answer"
-INCORRECT = "incorrect_answers"  # a JSON list of texts
-CLUSTER = "cluster"  # the source (note, patient, article) that a row shares with other rows
+ID_FIELD = "id"
+CORRECT_ANSWER_FIELD = "correct_answer"
+INCORRECT_ANSWERS_FIELD = "incorrect_answers"  # a JSON list of texts
+CLUSTER_FIELD = "cluster"  # the source (note, patient, article) that a row shares with other rows
 
 
 def header_of(path: Path, dataset_file: Path, findings: file_problems.Findings) -> list[str] | None:
@@ -301,17 +301,18 @@ def check_columns(
             findings.problems.append(
                 f"{prompt_file}: {{{name}}} is not a column of {dataset_file}{hint}"
             )
-        if name in (CORRECT, INCORRECT):
+        if name in (CORRECT_ANSWER_FIELD, INCORRECT_ANSWERS_FIELD):
             findings.notes.append(f"the prompt holds {{{name}}}, so the model sees the answers")
     names_no_column = columns is not None and not columns
     if names_no_column and not picture_columns(header):
         findings.problems.append(
             f"{prompt_file}: names no column in braces, so every instance would be the same"
         )
-    if CORRECT not in header and (gold_metric or INCORRECT in header):
-        hint = did_you_mean(CORRECT, header) or f"; it has {all_columns}"
+    if CORRECT_ANSWER_FIELD not in header and (gold_metric or INCORRECT_ANSWERS_FIELD in header):
+        hint = did_you_mean(CORRECT_ANSWER_FIELD, header) or f"; it has {all_columns}"
         findings.problems.append(
-            f"{dataset_file}: has no column {CORRECT}, which {gold_metric or INCORRECT} needs{hint}"
+            f"{dataset_file}: has no column {CORRECT_ANSWER_FIELD}, which "
+            f"{gold_metric or INCORRECT_ANSWERS_FIELD} needs{hint}"
         )
 
 
@@ -429,8 +430,8 @@ class RightAnswerCheck:
     def _add_fault(self, label: str, answer: str, fault: str) -> None:
         """Record that a right answer is not an option; `fault` describes the answer."""
         problem = (
-            f"{label}{CORRECT}: is {fault}; write the letter of the right option, as the "
-            "prompt writes it"
+            f"{label}{CORRECT_ANSWER_FIELD}: is {fault}; write the letter of the right option, as "
+            "the prompt writes it"
         )
         is_verdict = answer.casefold() in _VERDICTS
         if is_verdict:
@@ -447,7 +448,7 @@ class RightAnswerCheck:
         equal = [letter for letter, option in options.items() if option == text]
         if len(equal) > 1:
             self._equal_option_notes.append(
-                f"{label}{CORRECT}: options {' and '.join(equal)} have the same text"
+                f"{label}{CORRECT_ANSWER_FIELD}: options {' and '.join(equal)} have the same text"
             )
 
     def complete(self, file: Path, count: int, findings: file_problems.Findings) -> None:
@@ -463,7 +464,7 @@ class RightAnswerCheck:
         if form is not None and not self._has_uncompared_row:
             # The right answers are mapped to letters, so they need not be options themselves.
             findings.notes.append(
-                f"the right answers ({CORRECT}) of {file.name} are {form}: "
+                f"the right answers ({CORRECT_ANSWER_FIELD}) of {file.name} are {form}: "
                 "each is mapped to the letter of its option"
             )
         else:
@@ -472,7 +473,9 @@ class RightAnswerCheck:
                 problems += self._word_problems
         findings.notes += self._equal_option_notes[:_MAX_EQUAL_OPTION_NOTES]
         problems = file_problems.merged_by_message(problems)
-        findings.problems += file_problems.shortened(problems, f"{file}: ", f"its {self.noun}s")
+        findings.problems += file_problems.first_problems(
+            problems, f"{file}: ", f"its {self.noun}s"
+        )
         if self._repeated:
             first, second = self._repeated[0]
             subject = (
@@ -554,18 +557,22 @@ class _RowCheck:
         problems = [
             *_row_problems(cells),
             *self.pictures.problems_of_cells(cells),
-            *self._id_problems(number, cells.get(ID)),
+            *self._id_problems(number, cells.get(ID_FIELD)),
             *_question_problems(cells, columns),
         ]
         self.answer_check.problems += [f"{label}, {problem}" for problem in problems]
         # Without columns to compare, no row counts as a repeated question. A hash takes less memory
         # than the texts.
         question = hash(tuple(cells[name] for name in columns)) if columns else number
-        self.answer_check.add(number, question, cells.get(CORRECT))
-        if CORRECT in cells and not problems:
+        self.answer_check.add(number, question, cells.get(CORRECT_ANSWER_FIELD))
+        if CORRECT_ANSWER_FIELD in cells and not problems:
             prompt = self.prompt.format_map({name: cells.get(name, "") for name in self.columns})
-            incorrect = json.loads(cells.get(INCORRECT, "[]"))  # checked in `_row_problems`
-            self.answer_check.compare(f"{label}, column ", prompt, cells[CORRECT], incorrect)
+            incorrect = json.loads(
+                cells.get(INCORRECT_ANSWERS_FIELD, "[]")
+            )  # checked in `_row_problems`
+            self.answer_check.compare(
+                f"{label}, column ", prompt, cells[CORRECT_ANSWER_FIELD], incorrect
+            )
 
     def _id_problems(self, number: int, row_id: str | None) -> Iterator[str]:
         """Yield the problem of a row's id, if any; `row_id` is None in a table without ids."""
@@ -573,14 +580,14 @@ class _RowCheck:
             return
         remedy = (
             f"the id names the instance in the results (if this column is not an id, give it "
-            f"another name than {ID})"
+            f"another name than {ID_FIELD})"
         )
         if not row_id.strip():
-            yield f"column {ID}: is empty; {remedy}"
+            yield f"column {ID_FIELD}: is empty; {remedy}"
             return
         first = self._first_rows.setdefault(row_id, number)
         if first != number:
-            yield f"column {ID}: is the same as in row {first}; {remedy}"
+            yield f"column {ID_FIELD}: is the same as in row {first}; {remedy}"
 
 
 def _question_problems(cells: Mapping[str, str], columns: Sequence[str]) -> Iterator[str]:
@@ -593,16 +600,16 @@ def _question_problems(cells: Mapping[str, str], columns: Sequence[str]) -> Iter
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:
     """Yield the problems of a row's cluster, right answer and incorrect answers."""
-    cluster = row.get(CLUSTER)
+    cluster = row.get(CLUSTER_FIELD)
     if cluster is not None and not cluster.strip():
         yield (
-            f"column {CLUSTER}: is empty; write the name of the source that the row shares "
+            f"column {CLUSTER_FIELD}: is empty; write the name of the source that the row shares "
             "with other rows, or a unique name if the row shares no source"
         )
-    correct = row.get(CORRECT)
+    correct = row.get(CORRECT_ANSWER_FIELD)
     if correct is not None and not correct.strip():
-        yield f"column {CORRECT}: is empty"
-    cell = row.get(INCORRECT)
+        yield f"column {CORRECT_ANSWER_FIELD}: is empty"
+    cell = row.get(INCORRECT_ANSWERS_FIELD)
     if cell is None:
         return
     try:
@@ -610,6 +617,9 @@ def _row_problems(row: Mapping[str, str]) -> Iterator[str]:
     except ValueError:
         answers = None
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-        yield f'column {INCORRECT}: must be a JSON list of texts such as ["B", "C"], or [] for none'
+        yield (
+            f"column {INCORRECT_ANSWERS_FIELD}: must be a JSON list of texts such as "
+            '["B", "C"], or [] for none'
+        )
     elif correct is not None and correct.strip() in [answer.strip() for answer in answers]:
-        yield f"column {INCORRECT}: holds the {CORRECT}, too"
+        yield f"column {INCORRECT_ANSWERS_FIELD}: holds the {CORRECT_ANSWER_FIELD}, too"

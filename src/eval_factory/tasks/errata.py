@@ -13,7 +13,7 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks.framework import plug_ins
 from eval_factory.tasks.upstreams import HELM, Upstream
 
-CORRECTED = ".corrected"  # the end of a corrected score's name: `METRIC.corrected`
+CORRECTED_SUFFIX = ".corrected"  # the end of a corrected score's name: `METRIC.corrected`
 
 
 class Erratum(StrictModel):
@@ -63,7 +63,7 @@ class Erratum(StrictModel):
     @property
     def label(self) -> str:
         """The name of the corrected score, for an erratum whose remedy is `corrected`."""
-        return f"{self.metric}{CORRECTED}"
+        return f"{self.metric}{CORRECTED_SUFFIX}"
 
 
 class Errata(StrictModel):

@@ -43,7 +43,7 @@ _KIND_MESSAGES = {
 MAX_PROBLEMS_SHOWN = 10  # the maximum number of problems that are listed for one file
 
 
-def shortened(problems: Sequence[str], label: str = "", inside: str = "it") -> list[str]:
+def first_problems(problems: Sequence[str], label: str = "", inside: str = "it") -> list[str]:
     """Return the first problems, and a line with the number of further problems.
 
     Args:

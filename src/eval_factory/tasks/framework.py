@@ -25,7 +25,7 @@ from eval_factory.tasks.run_specs import IMAGES, IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 _FILE_NAME = "framework.yml"  # in the package, or at the top of a checkout (`framework_path`)
-DATA_PATH = "data_path"  # the parameter with the path of the user's own data
+DATA_PATH_PARAMETER = "data_path"  # the parameter with the path of the user's own data
 _PACKAGE = Path(__file__).resolve().parents[1]  # the folder of the package `eval_factory`
 _GROUP = "eval_factory.tasks"  # the group of the plug-ins' entry points
 _PLUG_IN_FILE = "eval_factory.yml"
@@ -117,7 +117,7 @@ def _package_name(point: metadata.EntryPoint) -> str:
     return point.dist.name
 
 
-def is_code(name: str | None) -> bool:
+def is_plug_in_function(name: str | None) -> bool:
     """Return True if a name has the form of a plug-in's function: `package.module:function`."""
     return name is not None and ":" in name
 

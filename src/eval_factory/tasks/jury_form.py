@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.tasks.custom_table import CORRECT
+from eval_factory.tasks.custom_table import CORRECT_ANSWER_FIELD
 from eval_factory.tasks.file_problems import Findings, line_of, read_text
 
-JURY = "jury_score"
+JURY_METRIC = "jury_score"
 """The name of a jury's metric in benchmark.yaml. `SCALE` and `CRITERIA` are keys of this metric;
 `MIN` and `MAX` are keys of a scale.
 """
@@ -159,7 +159,7 @@ class JuryForm:
         return document
 
 
-HELMS_FORM = JuryForm((1, 2, 3, 4, 5))
+HELMS_JURY_FORM = JuryForm((1, 2, 3, 4, 5))
 """The default form: HELM's juries rate with whole numbers from 1 to 5."""
 SHARES_FORM = JuryForm((0, 1), is_continuous=True)
 """The form of medhelm's HealthBench: a judge's rating is the share of a rubric's points."""
@@ -177,7 +177,7 @@ def jury_form_of(metric: Mapping[str, Any]) -> JuryForm:
     for criterion in listed_criteria:
         criteria[criterion["name"]] = criterion.get("description", "")
     if scale is None:
-        return JuryForm(HELMS_FORM.values, criteria=criteria)
+        return JuryForm(HELMS_JURY_FORM.values, criteria=criteria)
     if scale.keys() == {MIN, MAX}:
         ratings = tuple(range(scale[MIN], scale[MAX] + 1))
         return JuryForm(ratings, criteria=criteria, states_scale=True)
@@ -219,9 +219,13 @@ def check_judge_prompt(
             findings.problems.append(f"{file}: line {line}: write $$ for a dollar sign")
     if "RESPONSE" not in placeholders:
         findings.problems.append(f"{file}: must hold {{RESPONSE}}, the answer to judge")
-    if "GOLD_RESPONSE" in placeholders and header is not None and CORRECT not in header:
+    if (
+        "GOLD_RESPONSE" in placeholders
+        and header is not None
+        and CORRECT_ANSWER_FIELD not in header
+    ):
         findings.problems.append(
-            f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}"
+            f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT_ANSWER_FIELD}"
         )
     problems = [
         *_placeholder_problems(text, header or (), form),

@@ -25,22 +25,22 @@ from eval_factory.core.safe_files import MAX_BYTES_OF_TABLE, finite_number, open
 from eval_factory.tasks.custom_table import text_of
 from eval_factory.tasks.file_problems import ReadFile, Row, kind_problem
 from eval_factory.tasks.rubric_case import (
-    ANSWER,
-    ROLES,
-    SAMPLE,
-    SYSTEM,
-    USER,
+    ANSWER_KEY,
+    MESSAGE_ROLES,
+    SAMPLE_KEY,
+    SYSTEM_ROLE,
+    USER_ROLE,
     Criterion,
     RubricCase,
     positive_points,
 )
 
-MESSAGES = "messages"  # the field with the messages, in eval-factory's form
+MESSAGES_FIELD = "messages"  # the field with the messages, in eval-factory's form
 
 FileForm = Literal["rubric", "healthbench", "healthbench_professional"]
 EVAL_FACTORY_FORM: FileForm = "rubric"
-HEALTHBENCH: FileForm = "healthbench"
-PROFESSIONAL: FileForm = "healthbench_professional"
+HEALTHBENCH_FORM: FileForm = "healthbench"
+PROFESSIONAL_FORM: FileForm = "healthbench_professional"
 
 
 class _FieldNames(NamedTuple):
@@ -53,12 +53,22 @@ class _FieldNames(NamedTuple):
 
 
 _FIELD_NAMES: dict[FileForm, _FieldNames] = {
-    EVAL_FACTORY_FORM: _FieldNames("id", MESSAGES, "tags", "rubrics"),
-    HEALTHBENCH: _FieldNames("prompt_id", "prompt", "example_tags", "rubrics"),
-    PROFESSIONAL: _FieldNames("id", "conversation.messages", "example_tags", "rubric_items"),
+    EVAL_FACTORY_FORM: _FieldNames("id", MESSAGES_FIELD, "tags", "rubrics"),
+    HEALTHBENCH_FORM: _FieldNames("prompt_id", "prompt", "example_tags", "rubrics"),
+    PROFESSIONAL_FORM: _FieldNames("id", "conversation.messages", "example_tags", "rubric_items"),
 }
 # all fields of eval-factory's form
-_FIELDS = ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary", ANSWER, SAMPLE)
+_FIELDS = (
+    "id",
+    MESSAGES_FIELD,
+    "rubrics",
+    "reference",
+    "cluster",
+    "tags",
+    "canary",
+    ANSWER_KEY,
+    SAMPLE_KEY,
+)
 MAX_NAME_LENGTH = 200  # the maximum length of an id, a cluster or a tag, in characters
 MAX_POINTS = 1_000_000  # the limit of a criterion's points, above and below 0
 
@@ -156,7 +166,7 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
     content.all_or_none(
         "cluster", clusters, "cases have one; a case that shares nothing gets a name of its own"
     )
-    content.all_or_none(ANSWER, answers, "cases have one; all have it or none has")
+    content.all_or_none(ANSWER_KEY, answers, "cases have one; all have it or none has")
     return content
 
 
@@ -166,7 +176,7 @@ def _flat(row: Mapping[str, Any], form: FileForm) -> Mapping[str, Any]:
     `_case_problems` and `_case` expect this structure. The rows of eval-factory's form and of
     HealthBench already have it.
     """
-    if form == PROFESSIONAL:
+    if form == PROFESSIONAL_FORM:
         return _flat_professional(row)
     return row
 
@@ -189,7 +199,7 @@ def _flat_professional(row: Mapping[str, Any]) -> dict[str, Any]:
     `conversation.messages` is the path of the messages in the file; here it is a single key. A row
     may also contain a physician's answer, which is not used for the score.
     """
-    names = _FIELD_NAMES[PROFESSIONAL]
+    names = _FIELD_NAMES[PROFESSIONAL_FORM]
     conversation = row.get("conversation")
     criteria = row.get("rubric_items")
     messages = conversation.get("messages") if isinstance(conversation, Mapping) else None
@@ -222,8 +232,8 @@ def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
         cluster=optional_fields.get("cluster"),
         tags=tuple(row.get(names.tags) or ()),
         canary=canary if isinstance(canary, str) else None,
-        answer=optional_fields.get(ANSWER),
-        sample=optional_fields.get(SAMPLE),
+        answer=optional_fields.get(ANSWER_KEY),
+        sample=optional_fields.get(SAMPLE_KEY),
     )
 
 
@@ -231,7 +241,7 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
     """Yield the problems of a row of rubric cases."""
     names = _FIELD_NAMES[form]
     is_strict = form == EVAL_FACTORY_FORM
-    yield from name_problems(names.id, row.get(names.id))
+    yield from short_line_problems(names.id, row.get(names.id))
     yield from message_problems(names.messages, row.get(names.messages), is_strict=is_strict)
     yield from _criteria_problems(names.criteria, row.get(names.criteria), is_strict=is_strict)
     yield from _tag_problems(names.tags, row.get(names.tags))
@@ -241,14 +251,16 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
     if row.get("reference") is not None:
         yield from text_problems("reference", row["reference"])
     if row.get("cluster") is not None:
-        yield from name_problems("cluster", row["cluster"])
-    if ANSWER in row and not isinstance(row[ANSWER], str):
+        yield from short_line_problems("cluster", row["cluster"])
+    if ANSWER_KEY in row and not isinstance(row[ANSWER_KEY], str):
         yield (
-            f"{ANSWER}: must be text, which may be empty; the model is not asked about a case "
+            f"{ANSWER_KEY}: must be text, which may be empty; the model is not asked about a case "
             "with an answer"
         )
-    if SAMPLE in row and type(row[SAMPLE]) is not int:  # `isinstance` would accept True and False
-        yield f"{SAMPLE}: must be a whole number"
+    if (
+        SAMPLE_KEY in row and type(row[SAMPLE_KEY]) is not int
+    ):  # `isinstance` would accept True and False
+        yield f"{SAMPLE_KEY}: must be a whole number"
 
 
 def _criteria_problems(label: str, criteria: Any, *, is_strict: bool) -> Iterator[str]:
@@ -332,7 +344,7 @@ def text_problems(label: str, value: Any) -> Iterator[str]:
         yield f"{label}: holds half a surrogate pair (\\ud800 to \\udfff), which is not a character"
 
 
-def name_problems(label: str, value: Any) -> Iterator[str]:
+def short_line_problems(label: str, value: Any) -> Iterator[str]:
     """Yield the problem, if any, of a value that must be one short line; `label` begins the
     problem.
     """
@@ -367,18 +379,18 @@ def message_problems(
         if is_strict:
             yield from unknown_fields(message, ("role", "content"), f"{label}.{number}.")
         role = message.get("role")
-        if role not in ROLES:
-            yield f"{label}.{number}.role: must be one of {', '.join(ROLES)}"
-        elif role == SYSTEM and number > 0:
+        if role not in MESSAGE_ROLES:
+            yield f"{label}.{number}.role: must be one of {', '.join(MESSAGE_ROLES)}"
+        elif role == SYSTEM_ROLE and number > 0:
             yield f"{label}.{number}.role: a system message can only be the first"
         content = message.get("content")
-        may_be_list = may_name_pictures and role == USER
+        may_be_list = may_name_pictures and role == USER_ROLE
         if may_be_list and isinstance(content, list):
             yield from _part_problems(f"{label}.{number}.content", content)
         elif is_strict or not isinstance(content, str):
             yield from text_problems(f"{label}.{number}.content", content)
     last = value[-1]
-    if isinstance(last, dict) and last.get("role") in ROLES and last["role"] != USER:
+    if isinstance(last, dict) and last.get("role") in MESSAGE_ROLES and last["role"] != USER_ROLE:
         yield (
             f"{label}.{len(value) - 1}.role: the last message must be the user's, "
             "because the model answers this message"
@@ -430,4 +442,4 @@ def _tag_problems(label: str, value: Any) -> Iterator[str]:
         yield f'{label}: must be a list of texts such as ["axis:accuracy"]'
         return
     for number, tag in enumerate(value):
-        yield from name_problems(f"{label}.{number}", tag)
+        yield from short_line_problems(f"{label}.{number}", tag)

@@ -11,7 +11,7 @@ ENDINGS = ("CLIENT_ID", "CLIENT_SECRET")
 """The endings of the two variables that each service needs, such as `OPENAI_CLIENT_ID`."""
 
 
-def services_in(env: Mapping[str, str]) -> tuple[OAuthSettings, ...]:
+def oauth_services_in(env: Mapping[str, str]) -> tuple[OAuthSettings, ...]:
     """Return the services whose two credentials are set in `env`.
 
     Optional variables, such as `OPENAI_TOKEN_URL` and `OPENAI_SCOPE`, override the values of

@@ -17,17 +17,22 @@ from typing import Any
 from eval_factory.core.formats import counted
 from eval_factory.core.safe_files import MAX_BYTES, open_text
 from eval_factory.core.table_files import MAX_CELL_LENGTH
-from eval_factory.tasks.case_reports import CASE_REPORTS, read_case_reports
-from eval_factory.tasks.concordance import CONCORDANCE, read_concordance_file
+from eval_factory.tasks.case_reports import CASE_REPORTS_FORM, read_case_reports
+from eval_factory.tasks.concordance import CONCORDANCE_FORM, read_concordance_file
 from eval_factory.tasks.file_problems import (
     MAX_PROBLEMS_SHOWN,
+    first_problems,
     not_utf8,
-    shortened,
 )
-from eval_factory.tasks.framework import DATA_PATH, FileLayout, function_named, is_code
-from eval_factory.tasks.message_files import HEALTHBENCH, PROFESSIONAL, read_rubric_file
+from eval_factory.tasks.framework import (
+    DATA_PATH_PARAMETER,
+    FileLayout,
+    function_named,
+    is_plug_in_function,
+)
+from eval_factory.tasks.message_files import HEALTHBENCH_FORM, PROFESSIONAL_FORM, read_rubric_file
 from eval_factory.tasks.published_choices import read_choice_file
-from eval_factory.tasks.published_forms import FORMS
+from eval_factory.tasks.published_forms import PUBLISHED_FORMS
 
 _BYTE_ORDER_MARK = "\ufeff"
 SEPARATORS = {"csv": ",", "tsv": "\t"}
@@ -38,14 +43,14 @@ _Rows = Iterator[tuple[str, _Row]]  # (position such as `row 3`, row)
 _Values = Mapping[str, str | None]  # a dict from the task's parameters to their values
 
 _PUBLISHED_FORMATS: Mapping[str | None, Callable[[Path], Iterable[str]]] = {
-    HEALTHBENCH: lambda file: read_rubric_file(file, HEALTHBENCH).problems,
-    PROFESSIONAL: lambda file: read_rubric_file(file, PROFESSIONAL).problems,
-    CASE_REPORTS: lambda file: read_case_reports(file).problems,
-    CONCORDANCE: lambda file: read_concordance_file(file).problems,
+    HEALTHBENCH_FORM: lambda file: read_rubric_file(file, HEALTHBENCH_FORM).problems,
+    PROFESSIONAL_FORM: lambda file: read_rubric_file(file, PROFESSIONAL_FORM).problems,
+    CASE_REPORTS_FORM: lambda file: read_case_reports(file).problems,
+    CONCORDANCE_FORM: lambda file: read_concordance_file(file).problems,
 }
 """A dict from the format of a published file to the function that returns the problems of a file.
-The formats of published multiple-choice files are in `FORMS` instead. No key is None: the type only
-allows a lookup of `FileLayout.format`, which may be None.
+The formats of published multiple-choice files are in `PUBLISHED_FORMS` instead. No key is None:
+the type only allows a lookup of `FileLayout.format`, which may be None.
 """
 
 
@@ -90,10 +95,12 @@ def _problems_of_file(file: Path, entry: FileLayout) -> list[str]:
 
 def _content_problems(file: Path, entry: FileLayout) -> Iterator[str]:
     """Yield each problem in the content of a file, without the file's name."""
-    if is_code(entry.format):  # a plug-in's function reads the file and yields the problems
+    if is_plug_in_function(
+        entry.format
+    ):  # a plug-in's function reads the file and yields the problems
         yield from function_named(str(entry.format))(file)
         return
-    if entry.format in FORMS:
+    if entry.format in PUBLISHED_FORMS:
         yield from read_choice_file(file, str(entry.format)).problems
         return
     if entry.format == "zip":  # checked together with the file that names the ZIP file's members
@@ -357,9 +364,9 @@ def described_layout(layout: Sequence[FileLayout], values: _Values) -> Iterator[
         values: the values of the task's parameters, which the names of files may contain.
     """
     for entry in _entries_with_values(layout, values):
-        description = f"{DATA_PATH}/{entry.file}"
+        description = f"{DATA_PATH_PARAMETER}/{entry.file}"
         if entry.file is None:
-            description = f"{DATA_PATH} itself is a file"
+            description = f"{DATA_PATH_PARAMETER} itself is a file"
         if entry.format:
             description += f" ({entry.format})"
         requirements = ", ".join(_requirements(entry))
@@ -408,11 +415,11 @@ def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[
     files_found: dict[str, Path] = {}
     for entry in _entries_with_values(layout, values):
         if entry.file is None:
-            files = {DATA_PATH: path}
+            files = {DATA_PATH_PARAMETER: path}
         else:
             files = {}
             for file in sorted(path.glob(entry.file)):
-                files[f"{DATA_PATH}/{file.relative_to(path).as_posix()}"] = file
+                files[f"{DATA_PATH_PARAMETER}/{file.relative_to(path).as_posix()}"] = file
         for name, file in files.items():
             if file.is_file():
                 files_found[name] = file
@@ -459,4 +466,4 @@ def _problems_of_pattern(folder: Path, entry: FileLayout) -> list[str]:
             problems += _problems_of_file(file, entry)
         else:
             problems.append(f"{file}: is a folder, not a file")
-    return shortened(problems, label=f"{folder / name}: ")
+    return first_problems(problems, label=f"{folder / name}: ")

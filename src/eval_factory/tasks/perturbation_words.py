@@ -92,7 +92,7 @@ def pattern_of(words: tuple[str, ...], cased: bool = False) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w/-])(?:{listed})(?![\w/-])", flags)
 
 
-def has_word_of(parts: PromptParts, beginnings: Iterable[str]) -> bool:
+def has_word_beginning_with(parts: PromptParts, beginnings: Iterable[str]) -> bool:
     """Return True if the question or its context has a word with one of the beginnings.
 
     Args:
@@ -137,7 +137,7 @@ def _spellings(beginning: str) -> list[str]:
     return [beginning, damaged]
 
 
-def in_case_of(old: str, new: str) -> str:
+def with_case_of(old: str, new: str) -> str:
     """Return the new word, with a capital letter if the old word begins with a capital letter."""
     if old[0].isupper():
         return new[0].upper() + new[1:]

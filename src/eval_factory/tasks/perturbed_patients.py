@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 from eval_factory.tasks.perturbation_words import (
     PromptParts,
-    has_word_of,
-    in_case_of,
+    has_word_beginning_with,
+    with_case_of,
     with_changes,
     word_lists,
 )
@@ -122,7 +122,7 @@ def with_other_sex(parts: PromptParts) -> str | None:
     sex = sex_of(parts.all_texts)
     if sex == "either" or _GENDERED.search(parts.unchanged_text):
         return None
-    if has_word_of(parts, word_lists().sex_words):
+    if has_word_beginning_with(parts, word_lists().sex_words):
         return None
     table = _TO_FEMALE
     if sex == "female":
@@ -140,7 +140,7 @@ def with_other_sex(parts: PromptParts) -> str | None:
             new = _other_pronoun(old.lower(), before, after)
         if new is None:
             return None
-        changes.append((*word.span(), in_case_of(old, new)))
+        changes.append((*word.span(), with_case_of(old, new)))
     return with_changes(parts.text, changes)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from eval_factory.tasks.perturbation_words import PromptParts, has_word_of, word_lists
+from eval_factory.tasks.perturbation_words import PromptParts, has_word_beginning_with, word_lists
 from eval_factory.tasks.perturbed_patients import GROWN_UP_FROM, Patient, patient_of, sex_of
 
 # an abbreviation with a full stop at the end of a text, such as "Dr."
@@ -111,7 +111,7 @@ def with_patient_as_speaker(parts: PromptParts) -> str | None:
     patient = patient_of(parts.text)
     if patient is None or patient.age < GROWN_UP_FROM:
         return None
-    if has_word_of(parts, word_lists().first_person_stops):
+    if has_word_beginning_with(parts, word_lists().first_person_stops):
         return None
     return _with_sentence_first(parts.text, parts.rng.choice(word_lists().voices))
 
@@ -131,7 +131,7 @@ def with_race(parts: PromptParts) -> str | None:
     the patient's ancestry.
     """
     patient = patient_of(parts.text)
-    if patient is None or has_word_of(parts, word_lists().ancestry_words):
+    if patient is None or has_word_beginning_with(parts, word_lists().ancestry_words):
         return None
     if _FROM_SOMEWHERE.search(parts.all_texts):
         return None
@@ -151,7 +151,7 @@ def with_residence_and_job(parts: PromptParts) -> str | None:
     the question forbids the change.
     """
     patient = patient_of(parts.text)
-    if patient is None or has_word_of(parts, word_lists().demographic_stops):
+    if patient is None or has_word_beginning_with(parts, word_lists().demographic_stops):
         return None
     if not _WORKING_FROM <= patient.age <= _WORKING_UP_TO:
         return None
@@ -175,7 +175,7 @@ def with_name(parts: PromptParts) -> str | None:
     only to a text about one known patient without a name. In all other cases, None is returned.
     """
     # A name may be a clue to the patient's ancestry.
-    if has_word_of(parts, word_lists().ancestry_words):
+    if has_word_beginning_with(parts, word_lists().ancestry_words):
         return None
     surnames = _TITLED.findall(parts.text)
     if len(set(surnames)) == 1 and not _TITLED.search(parts.unchanged_text):
@@ -184,7 +184,7 @@ def with_name(parts: PromptParts) -> str | None:
     if patient is None or _NAMED.search(parts.text):
         return None
     # `name_stops` contains all titles, so a text with several surnames is not changed.
-    if has_word_of(parts, word_lists().name_stops):
+    if has_word_beginning_with(parts, word_lists().name_stops):
         return None
     name = parts.rng.choice(word_lists().names[sex_of(parts.text)])
     return _with_sentence_about(patient, parts.text, f"The patient's name is {name}.")

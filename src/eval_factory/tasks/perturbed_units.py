@@ -10,7 +10,7 @@ from typing import Final, Literal
 from eval_factory.tasks.perturbation_words import (
     Analyte,
     PromptParts,
-    has_word_of,
+    has_word_beginning_with,
     pattern_of,
     with_changes,
     word_lists,
@@ -65,7 +65,9 @@ def in_other_units(parts: PromptParts) -> str | None:
     units = list(_ANY_UNIT.finditer(parts.text))
     if len(units) != len(values) or _UNSUPPORTED_UNIT.search(parts.text):
         return None
-    if _ANY_UNIT.search(parts.unchanged_text) or has_word_of(parts, word_lists().unit_question):
+    if _ANY_UNIT.search(parts.unchanged_text) or has_word_beginning_with(
+        parts, word_lists().unit_question
+    ):
         return None
     changes: list[tuple[int, int, str]] = []  # (start, end, new text)
     analyte: _AnalyteOfValue = None  # of the previous value, until the loop sets it to the next

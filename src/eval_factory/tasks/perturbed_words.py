@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from eval_factory.tasks.perturbation_words import (
     PromptParts,
     article_clashes,
-    has_word_of,
-    in_case_of,
+    has_word_beginning_with,
     pattern_of,
+    with_case_of,
     with_changes,
     word_lists,
 )
@@ -105,7 +105,7 @@ def with_synonyms(parts: PromptParts) -> str | None:
     changes = []  # (start, end, new text)
     for match in pattern_of(tuple(pairs)).finditer(parts.text):
         word = match.group()
-        new = in_case_of(word, pairs[word.lower()])
+        new = with_case_of(word, pairs[word.lower()])
         if word[1:].islower() and not article_clashes(parts.text[: match.start()], word, new):
             changes.append((*match.span(), new))
     if not changes:
@@ -157,7 +157,7 @@ def _respelled(text: str, tables: Mapping[str, Mapping[str, str]]) -> str:
         changes = []
         for match in spelling.finditer(text):
             old = match.group()
-            changes.append((*match.span(), in_case_of(old, table[old.lower()])))
+            changes.append((*match.span(), with_case_of(old, table[old.lower()])))
         text = with_changes(text, changes)
     return text
 
@@ -211,6 +211,6 @@ def _renamed(parts: PromptParts, names: Mapping[tuple[int, int], str]) -> str | 
         if article_clashes(parts.text[:start], old, new):
             return None
         changes.append((start, end, new))
-    if has_word_of(parts, word_lists().name_question):
+    if has_word_beginning_with(parts, word_lists().name_question):
         return None
     return with_changes(parts.text, changes)

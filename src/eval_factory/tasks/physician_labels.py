@@ -23,11 +23,11 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.tasks.file_problems import ReadFile
 from eval_factory.tasks.message_files import (
     message_problems,
-    name_problems,
     read_rows,
+    short_line_problems,
     text_problems,
 )
-from eval_factory.tasks.rubric_case import USER
+from eval_factory.tasks.rubric_case import USER_ROLE
 
 MIN_ITEMS = 10  # no figures are computed for fewer items, such as those of a rare category
 ITEM = "item_id"
@@ -205,7 +205,7 @@ def _decision_problems(row: Mapping[str, Any]) -> Iterator[str]:
     labels = row.get(LABELS)
     physicians = row.get(PHYSICIANS)
     if row.get("prompt_id") is not None:
-        yield from name_problems("prompt_id", row["prompt_id"])
+        yield from short_line_problems("prompt_id", row["prompt_id"])
     elif not isinstance(row.get("prompt"), (str, list)) or not row["prompt"]:
         yield "prompt: is missing; prompt (or prompt_id) identifies the lines of one conversation"
     if row.get("completion") is not None and not isinstance(row["completion"], str):
@@ -232,7 +232,7 @@ def _id_problems(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the problems of a line's category, language and ids."""
     for name in (CATEGORY, LANGUAGE):
         if row.get(name) is not None:
-            yield from name_problems(name, row[name])
+            yield from short_line_problems(name, row[name])
     for name in (ITEM, "completion_id"):
         if not (row.get(name) is None or type(row[name]) is int or isinstance(row[name], str)):
             yield f"{name}: must be text, or a whole number"
@@ -272,6 +272,6 @@ def _texts_for_judges(row: Mapping[str, Any]) -> LabelledAnswer:
     """Return the texts of a line without problems; a `prompt` that is a text is one message."""
     turns = row["prompt"]
     if isinstance(turns, str):
-        turns = [{"role": USER, "content": turns}]
+        turns = [{"role": USER_ROLE, "content": turns}]
     messages = tuple({"role": turn["role"], "content": turn["content"]} for turn in turns)
     return LabelledAnswer(messages, row["completion"], row["rubric"])

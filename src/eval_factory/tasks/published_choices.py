@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eval_factory.tasks.choice_question import ChoiceQuestion, DataRow, RowFaultError
 from eval_factory.tasks.file_problems import ReadFile
-from eval_factory.tasks.published_forms import FORMS, PublishedForm
+from eval_factory.tasks.published_forms import PUBLISHED_FORMS, PublishedForm
 from eval_factory.tasks.published_pictures import opened_pictures
 from eval_factory.tasks.published_rows import (
     ERRORS_OF_ROWS,
@@ -46,7 +46,7 @@ def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ReadF
 
     Args:
         path: the published file.
-        form: a name of `FORMS`.
+        form: a name of `PUBLISHED_FORMS`.
         folder: the folder to which the files of pictures are written; None: pictures are checked
             and not written.
 
@@ -67,7 +67,7 @@ def _read_rows(
     content: ReadFile[ChoiceQuestion], path: Path, form: str, folder: Path | None
 ) -> None:
     """Add the questions and mistakes of a file to `content`."""
-    published_form = FORMS[form]
+    published_form = PUBLISHED_FORMS[form]
     archive = published_form.archive_of(path)
     column_of_pictures = published_form.pictures
     with opened_pictures(column_of_pictures, archive, folder) as pictures:

@@ -1,9 +1,9 @@
 """Describes the files of published multiple-choice benchmarks for which HELM has no scenario.
 
-`FORMS` describes the file format of each benchmark, as the data set's card and the authors'
-programs state it. Each form has a converter, which makes a question of a row. A converter returns
-None for a row that is not a question of the benchmark, and raises RowFaultError for a question that
-cannot be read.
+`PUBLISHED_FORMS` describes the file format of each benchmark, as the data set's card and the
+authors' programs state it. Each form has a converter, which makes a question of a row. A converter
+returns None for a row that is not a question of the benchmark, and raises RowFaultError for a
+question that cannot be read.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from eval_factory.tasks.choice_question import (
     DataRow,
     RowFaultError,
     cell_text,
-    chosen_options,
-    groups_of,
+    groups_in_columns,
     is_blank,
-    lettered,
+    lettered_options,
+    options_and_right_index,
 )
 
 
@@ -51,8 +51,8 @@ def medxpertqa_question(row: DataRow) -> ChoiceQuestion:
 
     The text of the question repeats the choices at its end.
     """
-    options = lettered(row, "options")
-    choices, right = chosen_options(
+    options = lettered_options(row, "options")
+    choices, right = options_and_right_index(
         options, cell_text(row, "label"), answer_column="label", choices_column="options"
     )
     question = cell_text(row, "question")
@@ -67,7 +67,7 @@ def medxpertqa_question(row: DataRow) -> ChoiceQuestion:
         question=question,
         choices=choices,
         right=right,
-        groups=groups_of(row, ("medical_task", "body_system", "question_type")),
+        groups=groups_in_columns(row, ("medical_task", "body_system", "question_type")),
     )
 
 
@@ -77,7 +77,7 @@ def careqa_question(row: DataRow) -> ChoiceQuestion:
     A question has four choices; `cop` is the number of the right choice, from 1.
     """
     options = {number: row.get(f"op{number}") for number in "1234"}
-    choices, right = chosen_options(
+    choices, right = options_and_right_index(
         options, str(row.get("cop")).strip(), answer_column="cop", choices_column="op1 to op4"
     )
     return ChoiceQuestion(
@@ -85,7 +85,7 @@ def careqa_question(row: DataRow) -> ChoiceQuestion:
         question=cell_text(row, "question"),
         choices=choices,
         right=right,
-        groups=groups_of(row, ("category", "year")),
+        groups=groups_in_columns(row, ("category", "year")),
     )
 
 
@@ -116,9 +116,9 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
     options = {}
     for name, text in choice_texts.items():
         options[name] = None if str(text).strip().upper() == "N/A" else text
-    # `chosen_options` reports "", because no choice has this name.
+    # `options_and_right_index` reports "", because no choice has this name.
     right_name = right_names.pop() if right_names else ""
-    choices, right = chosen_options(
+    choices, right = options_and_right_index(
         options, right_name, answer_column="correct_answer", choices_column="answer_options"
     )
     question_column = "question" if is_blank(row.get("question_clean")) else "question_clean"
@@ -127,7 +127,7 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
         question=cell_text(row, question_column),
         choices=choices,
         right=right,
-        groups=groups_of(row, ("specialty", "country", "tier")),
+        groups=groups_in_columns(row, ("specialty", "country", "tier")),
     )
 
 
@@ -136,8 +136,8 @@ def metamedqa_question(row: DataRow) -> ChoiceQuestion:
 
     A question has six choices; two of them are "None of the above" and "I don't know".
     """
-    choices, right = chosen_options(
-        lettered(row, "options"),
+    choices, right = options_and_right_index(
+        lettered_options(row, "options"),
         cell_text(row, "answer_idx"),
         answer_column="answer_idx",
         choices_column="options",
@@ -147,7 +147,7 @@ def metamedqa_question(row: DataRow) -> ChoiceQuestion:
         question=cell_text(row, "question"),
         choices=choices,
         right=right,
-        groups=groups_of(row, ("kind", "meta_info")),
+        groups=groups_in_columns(row, ("kind", "meta_info")),
     )
 
 
@@ -159,7 +159,7 @@ def medexqa_question(row: DataRow) -> ChoiceQuestion:
     explanations are not used.
     """
     options = {letter: row.get(letter) for letter in "ABCD"}
-    choices, right = chosen_options(
+    choices, right = options_and_right_index(
         options, cell_text(row, "answer").upper(), answer_column="answer", choices_column="A to D"
     )
     return ChoiceQuestion(
@@ -167,7 +167,7 @@ def medexqa_question(row: DataRow) -> ChoiceQuestion:
         question=cell_text(row, "question"),
         choices=choices,
         right=right,
-        groups=groups_of(row, ("specialty",)),
+        groups=groups_in_columns(row, ("specialty",)),
     )
 
 
@@ -189,7 +189,7 @@ def m_arc_question(row: DataRow) -> ChoiceQuestion:
     # Not strict: there may be fewer choices than letters.
     for letter, text in zip(LETTERS, choice_texts, strict=False):
         options[letter] = None if text == "N/A" else text
-    choices, right = chosen_options(
+    choices, right = options_and_right_index(
         options, cell_text(row, "answer"), answer_column="answer", choices_column="options"
     )
     return ChoiceQuestion(
@@ -197,7 +197,7 @@ def m_arc_question(row: DataRow) -> ChoiceQuestion:
         question=cell_text(row, "question"),
         choices=choices,
         right=right,
-        groups=groups_of(row, ("src",)),
+        groups=groups_in_columns(row, ("src",)),
     )
 
 
@@ -213,7 +213,7 @@ def medconceptsqa_question(row: DataRow) -> ChoiceQuestion:
     options = {}
     for letter, column in zip("ABCD", _OPTIONS, strict=True):
         options[letter] = row.get(column)
-    choices, right = chosen_options(
+    choices, right = options_and_right_index(
         options,
         cell_text(row, "answer_id"),
         answer_column="answer_id",
@@ -225,7 +225,7 @@ def medconceptsqa_question(row: DataRow) -> ChoiceQuestion:
         question=first_line.strip(),
         choices=choices,
         right=right,
-        groups=groups_of(row, ("vocab", "level")),
+        groups=groups_in_columns(row, ("vocab", "level")),
     )
 
 
@@ -244,12 +244,12 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
     """
     options = {f"answer_{letter}": row.get(f"answer_{letter}") for letter in "abcde"}
     right_text = _plain(cell_text(row, "correct"))
-    right_column = ""  # if no choice has the text, `chosen_options` reports ""
+    right_column = ""  # if no choice has the text, `options_and_right_index` reports ""
     for column, text in options.items():
         if not is_blank(text) and _plain(str(text)) == right_text:
             right_column = column
             break
-    choices, right = chosen_options(
+    choices, right = options_and_right_index(
         options, right_column, answer_column="correct", choices_column="answer_a to answer_e"
     )
     patient = cell_text(row, "patient")
@@ -302,7 +302,7 @@ def slake_question(row: DataRow) -> ChoiceQuestion:
         question=cell_text(row, "question"),
         choices=(answer,),
         right=0,
-        groups=groups_of(row, ("answer_type", "modality", "location", "q_lang")),
+        groups=groups_in_columns(row, ("answer_type", "modality", "location", "q_lang")),
         cluster=("img_id", image) if image else None,
     )
 
@@ -333,7 +333,7 @@ _AFRIMED_COLUMNS = (
     "correct_answer",
     "tier",
 )
-FORMS = {
+PUBLISHED_FORMS = {
     "medxpertqa": PublishedForm(_MEDXPERTQA_COLUMNS, medxpertqa_question),
     "medxpertqa_mm": PublishedForm(
         (*_MEDXPERTQA_COLUMNS, "images"),

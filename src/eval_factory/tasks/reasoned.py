@@ -14,14 +14,14 @@ from functools import cache
 
 from eval_factory.core.plain_yaml import load_packaged
 
-REASONED = "reasoned"  # the value of `extra.answer_style` that asks for reasoning
-LETTER = "letter"  # a value of `ReasonedTask.answer_kind`
-MAX_TOKENS = 2048  # the token limit of an answer with reasoning
-SUFFIX = ".reasoned"
+REASONED_STYLE = "reasoned"  # the value of `extra.answer_style` that asks for reasoning
+LETTER_STYLE = "letter"  # a value of `ReasonedTask.answer_kind`
+REASONED_MAX_TOKENS = 2048  # the token limit of an answer with reasoning
+REASONED_SUFFIX = ".reasoned"
 """The end of the name of a main metric that is computed from the last lines of reasoned answers."""
 
 _CLAUSES = {
-    LETTER: "X is the letter of the one right option",
+    LETTER_STYLE: "X is the letter of the one right option",
     "value": "X is the requested value alone, without its unit",
 }
 """A dict from `ReasonedTask.answer_kind` to the clause of the prompt that explains X in the line

@@ -11,10 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-SYSTEM = "system"
-USER = "user"
-ASSISTANT = "assistant"
-ROLES = (SYSTEM, "developer", USER, ASSISTANT)  # the roles that a message may have
+SYSTEM_ROLE = "system"
+USER_ROLE = "user"
+ASSISTANT_ROLE = "assistant"
+MESSAGE_ROLES = (
+    SYSTEM_ROLE,
+    "developer",
+    USER_ROLE,
+    ASSISTANT_ROLE,
+)  # the roles that a message may have
 
 ALL_CASES = "all"  # the value of the parameter `subset` for all cases of HealthBench
 RUBRIC_METRIC = "rubric_score"  # the metric of a custom rubric benchmark
@@ -23,16 +28,16 @@ HEALTHBENCH_METRIC = "healthbench_score"
 PROFESSIONAL_METRIC = "healthbench_professional_score"
 DIAGNOSIS_METRIC = "diagnosis_score"  # MedCaseReasoning: the share of right diagnoses
 
-UNCLIPPED = ".unclipped"
+UNCLIPPED_SUFFIX = ".unclipped"
 """The end of the name of a rubric score that may be below 0. The published score is clipped at 0.
 """
 
-LENGTH_ADJUSTED = ".length_adjusted"
+LENGTH_ADJUSTED_SUFFIX = ".length_adjusted"
 """The end of the name of HealthBench Professional's score after the adjustment for the length of
 the answers (see `length_adjusted`); not clipped at 0.
 """
 
-JUDGE_CORRECTED = ".judge_corrected"
+JUDGE_CORRECTED_SUFFIX = ".judge_corrected"
 """The end of the name of a rubric score that is corrected for the judge's errors. The error rates
 are in the judge's passport, which reports how well the judge agrees with physicians.
 """
@@ -43,12 +48,12 @@ UNADJUSTED_LENGTH = 2_000
 _ADJUSTMENT = 0.0147  # the part of a score that each `_ADJUSTED_LENGTH` more characters cost
 _ADJUSTED_LENGTH = 500
 
-RUBRICS = "rubrics"
-TAGS = "tags"
-_CLUSTER = "cluster"
-CANARY = "canary"
-ANSWER = "answer"
-SAMPLE = "sample"
+RUBRICS_KEY = "rubrics"
+TAGS_KEY = "tags"
+_CLUSTER_KEY = "cluster"
+CANARY_KEY = "canary"
+ANSWER_KEY = "answer"
+SAMPLE_KEY = "sample"
 """These six constants are keys of an instance's extra data, in which HELM stores the parts of a
 case.
 """
@@ -96,18 +101,18 @@ class RubricCase:
     def extra_data(self) -> dict[str, Any]:
         """Return the instance's extra data, without the optional fields that are None."""
         optional_fields = {
-            _CLUSTER: self.cluster,
-            CANARY: self.canary,
-            ANSWER: self.answer,
-            SAMPLE: self.sample,
+            _CLUSTER_KEY: self.cluster,
+            CANARY_KEY: self.canary,
+            ANSWER_KEY: self.answer,
+            SAMPLE_KEY: self.sample,
         }
         stored = {}
         for name, value in optional_fields.items():
             if value is not None:
                 stored[name] = value
         return {
-            RUBRICS: [criterion.as_dict() for criterion in self.criteria],
-            TAGS: list(self.tags),
+            RUBRICS_KEY: [criterion.as_dict() for criterion in self.criteria],
+            TAGS_KEY: list(self.tags),
             **stored,
         }
 
@@ -117,7 +122,7 @@ def conversation_text(messages: Sequence[Mapping[str, str]]) -> str:
 
     A single message of the user is returned unchanged; otherwise each message begins with its role.
     """
-    if len(messages) == 1 and messages[0]["role"] == USER:
+    if len(messages) == 1 and messages[0]["role"] == USER_ROLE:
         return messages[0]["content"]
     turns = []
     for turn in messages:

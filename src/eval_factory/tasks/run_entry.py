@@ -17,7 +17,7 @@ from eval_factory.tasks.run_specs import (
     IndexedRunSpec,
     RunSpecIndex,
     load_index,
-    wrong_processor,
+    processor_problem,
 )
 from eval_factory.tasks.upstreams import DIFFERENCES_FROM_HELM, HELM, UPSTREAMS, Upstream
 
@@ -52,7 +52,7 @@ run entry sets the argument, none of these keys may be set.
 """
 
 # the parameter that chooses the judge of a run spec
-JUDGE_DEPLOYMENT = "annotator_model_deployment"
+JUDGE_DEPLOYMENT_ARGUMENT = "annotator_model_deployment"
 
 PATH_PARAMETERS = frozenset({"data_path", "config_path", "path"})
 """Parameters of HELM's run specs that name a file or folder. Relative paths are made absolute,
@@ -60,7 +60,7 @@ because helm-run does not run in the user's working directory.
 """
 
 # the allowed types of endpoints for a run spec that can use any endpoint with text answers
-ENDPOINT_TYPES = ["chat", "completions"]
+TEXT_ENDPOINT_TYPES = ["chat", "completions"]
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,17 @@ class RunEntry:
         return f"{self.name}:{joined}"
 
 
-def prefix_of(framework: Framework) -> str:
+def run_entry_prefix(framework: Framework) -> str:
     """Return the start of a `config.type` that is a run entry: `helm:`."""
     return f"{framework.framework.name}:"
 
 
 def is_run_entry(name: str, framework: Framework) -> bool:
     """Return True if a `config.type` is a run entry."""
-    return name.startswith(prefix_of(framework))
+    return name.startswith(run_entry_prefix(framework))
 
 
-def task_on(upstream: Upstream, task: Task, problems: list[str]) -> Task | None:
+def task_of_upstream(upstream: Upstream, task: Task, problems: list[str]) -> Task | None:
     """Return a task of framework.yml as another upstream runs it.
 
     If the upstream does not have the task's run spec of HELM, None is returned, and the problem is
@@ -125,12 +125,12 @@ def task_of_run_entry(
         upstream: the HELM that runs the task.
     """
     index = load_index(upstream)
-    entry, mistakes = _parsed(name.removeprefix(prefix_of(framework)))
+    entry, mistakes = _parsed(name.removeprefix(run_entry_prefix(framework)))
     spec = index.run_specs.get(entry.name)
     if entry.name == REEVAL_RUN:
         mistakes.append(NO_REEVAL)
     elif spec is None and framework.task(entry.name) is not None:
-        remedy = f"write it without {prefix_of(framework)!r}"
+        remedy = f"write it without {run_entry_prefix(framework)!r}"
         mistakes.append(f"{entry.name!r} is a task of eval-factory's own: {remedy}")
     elif spec is None:
         mistakes.append(_unknown_run_spec_message(entry.name, index, upstream))
@@ -201,7 +201,7 @@ def _mistakes_in(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> 
                 f" every run spec takes: {', '.join(common_arguments(index))}"
             )
     # the argument `process_output`: a function that HELM applies to each answer
-    processor_message = wrong_processor(entry.arguments)
+    processor_message = processor_problem(entry.arguments)
     if processor_message is not None:
         yield processor_message
     missing = [name for name in spec.required if name not in entry.arguments]
@@ -287,21 +287,21 @@ def similar_name_hint(name: str, framework: Framework) -> str:
     """
     run_spec_name = name.partition(":")[0]
     if run_spec_name in load_index().run_specs:
-        return f"; HELM has a run spec of that name: {prefix_of(framework)}{name}"
+        return f"; HELM has a run spec of that name: {run_entry_prefix(framework)}{name}"
     task_hint = did_you_mean(name, framework.names())
     if task_hint:
         return task_hint
     # Both names get the prefix, which makes them more similar: hence the stricter cutoff.
-    prefix = prefix_of(framework)
+    prefix = run_entry_prefix(framework)
     run_specs = [prefix + run_spec for run_spec in load_index().run_specs]
     return did_you_mean(prefix + run_spec_name, run_specs, cutoff=0.85)
 
 
 def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream: Upstream) -> Task:
     """Return the task of a run entry without mistakes."""
-    name = prefix_of(framework) + entry.text
+    name = run_entry_prefix(framework) + entry.text
     prescribed_judges = spec.prescribed_judges
-    chosen_judge = entry.arguments.get(JUDGE_DEPLOYMENT)
+    chosen_judge = entry.arguments.get(JUDGE_DEPLOYMENT_ARGUMENT)
     if chosen_judge:
         prescribed_judges = (str(chosen_judge),)
     arguments = dict(entry.arguments)
@@ -326,7 +326,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
         defaults={
             "config": {
                 "type": name,
-                "supported_endpoint_types": spec.endpoint_types or ENDPOINT_TYPES,
+                "supported_endpoint_types": spec.endpoint_types or TEXT_ENDPOINT_TYPES,
             }
         },
         helm=HelmEntry(

@@ -137,7 +137,7 @@ eval-factory.
 """
 
 
-def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str]:
+def languages_executed(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str]:
     """Return the languages of code in answers that a run executes, as `IndexedRunSpec.executes`.
 
     The dict is empty if the run does not execute answers.
@@ -171,14 +171,14 @@ def needs_sandbox(run_spec: str, arguments: Mapping[str, str]) -> bool:
 
     SQL needs no sandbox: its processes can only read.
     """
-    executes = executed_by(run_spec, arguments)
+    executes = languages_executed(run_spec, arguments)
     return bool(executes.keys() - {"SQL"}) and run_spec not in NOT_CONFINED
 
 
 def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
     """Return a clause that describes which code of HELM executes answers, and how confined it is.
 
-    `executes`: the result of `executed_by`.
+    `executes`: the result of `languages_executed`.
     """
     code = "; ".join(f"{language}, in HELM's {part}" for language, part in executes.items())
     if run_spec in NEEDS_NO_PERMISSION:
@@ -203,7 +203,7 @@ def execution_refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None
         run_spec: the name of HELM's run spec.
         arguments: a dict from the names of the run entry's arguments to their values.
     """
-    executes = executed_by(run_spec, arguments)
+    executes = languages_executed(run_spec, arguments)
     if not executes or run_spec in NEEDS_NO_PERMISSION:
         return None
     allow = (
@@ -213,7 +213,7 @@ def execution_refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None
     return f"{run_spec} {how_executed(run_spec, executes)}; {allow}"
 
 
-def wrong_processor(arguments: Mapping[str, str]) -> str | None:
+def processor_problem(arguments: Mapping[str, str]) -> str | None:
     """Return the message for a `process_output` argument that is not allowed.
 
     HELM imports the function that the argument names, and calls the function with each answer.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, load_framework
-from eval_factory.tasks.run_specs import executed_by
+from eval_factory.tasks.run_specs import languages_executed
 
 Scoring = Literal["rule", "jury", "either"]
 _FIELDS_OF_ABOUT = (
@@ -131,7 +131,7 @@ def task_info(task: Task) -> TaskInfo:
         run_spec=helm.run_spec,
         parameters=parameters,
         errata=tuple(errata),
-        executes=dict(executed_by(helm.run_spec, helm.arguments)),
+        executes=dict(languages_executed(helm.run_spec, helm.arguments)),
         **{name: getattr(task.about, name) for name in _FIELDS_OF_ABOUT},
     )
 
@@ -145,10 +145,10 @@ def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:
     Raises:
         ConfigError: no task has the tag, or framework.yml or a plug-in cannot be read.
     """
-    return tuple(task_info(task) for task in tasks_with(tag, load_framework()))
+    return tuple(task_info(task) for task in tasks_with_tag(tag, load_framework()))
 
 
-def tasks_with(tag: str | None, framework: Framework) -> list[Task]:
+def tasks_with_tag(tag: str | None, framework: Framework) -> list[Task]:
     """Return the tasks with a tag; all tasks if `tag` is None.
 
     Raises ConfigError if no task has the tag.

@@ -33,7 +33,7 @@ HEIM = Upstream("heim", HELM.package, HELM.version)
 import (torch and more). A run config cannot name HEIM: if HEIM is installed, runs whose answers are
 pictures use it.
 """
-ENVIRONMENTS = {**UPSTREAMS, HEIM.name: HEIM}
+UPSTREAMS_WITH_HEIM = {**UPSTREAMS, HEIM.name: HEIM}
 """A dict from name to upstream, for the upstreams of `UPSTREAMS` and `HEIM`."""
 
 DIFFERENCES_FROM_HELM = {

@@ -54,7 +54,7 @@ from eval_factory.scoring.judge_calibration import (
     steadiness_of,
 )
 from eval_factory.scoring.judge_passports import PASSPORT, AskedJudge, judge_sha256, prompt_hashes
-from eval_factory.tasks.file_problems import shortened
+from eval_factory.tasks.file_problems import first_problems
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.physician_labels import LabelledAnswer, LabelledItem, read_labels
 from eval_factory.tasks.upstreams import HELM
@@ -361,7 +361,7 @@ def _read_label_file(labels: Path, column: str | None) -> tuple[str, list[Labell
         raise ConfigError(
             [
                 f"{labels}: {problem}"
-                for problem in shortened(label_file.problems, inside="the file")
+                for problem in first_problems(label_file.problems, inside="the file")
             ]
         )
     return digest, label_file.rows

@@ -26,7 +26,7 @@ from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.upstreams import ENVIRONMENTS, HELM
+from eval_factory.tasks.upstreams import HELM, UPSTREAMS_WITH_HEIM
 from eval_factory.workflows.context import HUB_TOKEN, redactor_of
 from eval_factory.workflows.evaluate import look_for_prerequisites
 from eval_factory.workflows.install_upstream import upstream_states
@@ -97,7 +97,8 @@ def _upstream_findings() -> Iterator[Finding]:
         text = "not installed" if state.installed is None else f"{state.package} {state.installed}"
         works: bool | None = True
         if not state.works:
-            text += f"; {state.supported} is supported\n{how_to_install(ENVIRONMENTS[state.name])}"
+            advice = how_to_install(UPSTREAMS_WITH_HEIM[state.name])
+            text += f"; {state.supported} is supported\n{advice}"
             works = False if state.name == HELM.name else None
         yield Finding(state.name, works=works, text=text)
 

@@ -25,22 +25,22 @@ from eval_factory.helm.command import command_line, model_files
 from eval_factory.helm.names import LOGGING
 from eval_factory.plan.run_plan import key_destination_lines, make_plan, may_send_files
 from eval_factory.tasks.asking_forms import (
-    ABSTENTION,
     ANSWER_WITH_CONFIDENCE,
-    ASK_CONFIDENCE,
-    ASK_FOR_LETTER,
-    BLIND_WITH,
+    BLIND_PICTURES,
+    CONFIDENCE_QUESTION,
+    DOUBTS_WITH_AUTHORITY,
+    I_DO_NOT_KNOW,
+    LETTER_QUESTION,
     LOGPROBS,
-    NEUTRAL,
+    NEUTRAL_DOUBTS,
     QUESTION_NOT_SHOWN,
     STATED,
     STATED_ONLY,
-    WITH_AUTHORITY,
     may_abstain_text,
 )
 from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS_TEXT
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.reasoned import MAX_TOKENS, REASONED, reasoned_tasks
+from eval_factory.tasks.reasoned import REASONED_MAX_TOKENS, REASONED_STYLE, reasoned_tasks
 from eval_factory.workflows.context import redactor_of, show_uncomputed, show_warnings
 from eval_factory.workflows.options import DryRun, Options
 from eval_factory.workflows.stop_when import faults_of_user_files, looks_line, shown_look_size
@@ -107,9 +107,9 @@ def _additional_requests(evaluation: Evaluation) -> Iterator[str]:
             f"pushback: after the answer, {extra.pushback} of these objections, "
             "in an order that depends on the instance:"
         )
-        yield from (f"  {text}" for text in (*NEUTRAL, *WITH_AUTHORITY))
+        yield from (f"  {text}" for text in (*NEUTRAL_DOUBTS, *DOUBTS_WITH_AUTHORITY))
     if extra.confidence == STATED:
-        yield f"confidence: after the answer: {ASK_CONFIDENCE}"
+        yield f"confidence: after the answer: {CONFIDENCE_QUESTION}"
         yield (
             "  read: the single number from 0 to 100 in the reply; "
             "a reply with no number or several numbers has no confidence"
@@ -132,7 +132,7 @@ def _additional_requests(evaluation: Evaluation) -> Iterator[str]:
             "same words, to measure how many of them are lost by chance alone"
         )
     if extra.blind_control:
-        yield f"blind_control: the question with {', and with '.join(BLIND_WITH.values())}"
+        yield f"blind_control: the question with {', and with '.join(BLIND_PICTURES.values())}"
     if extra.options_only:
         yield f"options_only: in place of the question: {QUESTION_NOT_SHOWN}"
     if extra.none_of_the_others:
@@ -142,10 +142,10 @@ def _additional_requests(evaluation: Evaluation) -> Iterator[str]:
             "options"
         )
     if extra.ask_unread:
-        yield f"ask_unread: after an answer that no rule can read: {ASK_FOR_LETTER}"
+        yield f"ask_unread: after an answer that no rule can read: {LETTER_QUESTION}"
     if extra.allow_abstain:
         yield f"allow_abstain: the question and: {may_abstain_text(extra.cost_of_wrong)}"
-        yield f'  read: an answer that begins with "{ABSTENTION}", or the option with that text'
+        yield f'  read: an answer that begins with "{I_DO_NOT_KNOW}", or the option with that text'
 
 
 def _metadata_line(evaluation: Evaluation) -> str:
@@ -157,7 +157,7 @@ def _metadata_line(evaluation: Evaluation) -> str:
 
 def _reasoned_lines(evaluation: Evaluation) -> Iterator[str]:
     """Yield the lines that say how `answer_style: reasoned` changes the prompts."""
-    if evaluation.extra.answer_style != REASONED:
+    if evaluation.extra.answer_style != REASONED_STYLE:
         return
     entry = reasoned_tasks()[evaluation.task.name]
     yield "\n# reasoned"
@@ -166,7 +166,7 @@ def _reasoned_lines(evaluation: Evaluation) -> Iterator[str]:
     if not entry.keeps_examples:
         yield f"#   left out: the benchmark's examples ({entry.why_examples_left_out})"
     yield f"#   at the end of each prompt, in place of the benchmark's own request: {entry.request}"
-    yield f"#   maximum tokens of an answer: {evaluation.num_output_tokens or MAX_TOKENS}"
+    yield f"#   maximum tokens of an answer: {evaluation.num_output_tokens or REASONED_MAX_TOKENS}"
 
 
 def difference_of(old_text: str, new_text: str) -> str:

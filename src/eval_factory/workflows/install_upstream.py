@@ -22,7 +22,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mea
 from eval_factory.core.rundir import PRIVATE_FOLDER, is_running
 from eval_factory.executors.process import child_environment, run_captured
 from eval_factory.helm.environments import HOMES, environment_of, home_of, how_to_install
-from eval_factory.tasks.upstreams import ENVIRONMENTS, HEIM, HELM, MEDHELM, Upstream
+from eval_factory.tasks.upstreams import HEIM, HELM, MEDHELM, UPSTREAMS_WITH_HEIM, Upstream
 
 LOCKS = {MEDHELM.name: "medhelm.lock", HEIM.name: "heim.lock"}
 """The lock files with exact versions and hashes; scripts/lock.sh writes them."""
@@ -51,7 +51,7 @@ class UpstreamState:
 def upstream_states() -> list[UpstreamState]:
     """Return the states of all upstreams, HELM first."""
     states = []
-    for upstream in ENVIRONMENTS.values():
+    for upstream in UPSTREAMS_WITH_HEIM.values():
         place = sys.prefix if upstream is HELM else str(home_of(upstream))
         version = environment_of(upstream).version_of(upstream.package)
         states.append(
@@ -68,13 +68,13 @@ def upstream_states() -> list[UpstreamState]:
 
 def upstream_named(name: str) -> Upstream:
     """Return the upstream with this name. Raises ConfigError if no upstream has the name."""
-    if name not in ENVIRONMENTS:
-        names = ", ".join(ENVIRONMENTS)
+    if name not in UPSTREAMS_WITH_HEIM:
+        names = ", ".join(UPSTREAMS_WITH_HEIM)
         raise ConfigError(
-            f"there is no upstream {name!r}{did_you_mean(name, list(ENVIRONMENTS))}; there are: "
-            f"{names}"
+            f"there is no upstream {name!r}{did_you_mean(name, list(UPSTREAMS_WITH_HEIM))}; "
+            f"there are: {names}"
         )
-    return ENVIRONMENTS[name]
+    return UPSTREAMS_WITH_HEIM[name]
 
 
 def install(

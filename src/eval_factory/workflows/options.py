@@ -115,12 +115,12 @@ def end_record(evaluated: Evaluated) -> dict[str, Any]:
     The record has the exit code, the main numbers and the paths of the result. All numbers of the
     result are in evaluation_config.yaml.
     """
-    from eval_factory.tasks.errata import CORRECTED  # imported late, to keep `--help` fast
+    from eval_factory.tasks.errata import CORRECTED_SUFFIX  # imported late, to keep `--help` fast
 
     result = evaluated.result
     total = result.usage.this_run.total
     # the main metric, computed with the corrected answer key
-    corrected = result.scores.get(f"{result.main_metric}{CORRECTED}")
+    corrected = result.scores.get(f"{result.main_metric}{CORRECTED_SUFFIX}")
     return {
         "event": "end",
         "exit_code": 0 if evaluated.failure is None else NotReportableError.exit_code,

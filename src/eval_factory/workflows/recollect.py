@@ -38,8 +38,8 @@ from eval_factory.report.reader import StoredResult
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.tasks.conversations import holds_conversations
 from eval_factory.tasks.custom_benchmark import Benchmark
-from eval_factory.tasks.framework import DATA_PATH, load_framework
-from eval_factory.tasks.jury_form import JURY
+from eval_factory.tasks.framework import DATA_PATH_PARAMETER, load_framework
+from eval_factory.tasks.jury_form import JURY_METRIC
 from eval_factory.workflows.context import write_result
 from eval_factory.workflows.import_results import is_imported
 from eval_factory.workflows.resume import LastRunState, read_last_run_state
@@ -59,7 +59,7 @@ COLLECTOR_FIELDS = (
 """Fields of the provenance that describe the program and the machine that collected the result, and
 not the run itself.
 """
-_PREFIXES_OF_OTHER_DATA = ("scenarios/", "hub:", f"{DATA_PATH}/", PASSPORT)
+_PREFIXES_OF_OTHER_DATA = ("scenarios/", "hub:", f"{DATA_PATH_PARAMETER}/", PASSPORT)
 """Beginnings of names of data files in the provenance: a custom benchmark has no such files."""
 _MAX_PACKAGE_NAMES = 5  # the maximum number of packages that a line names
 
@@ -172,7 +172,7 @@ def _stored_benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchma
     """
     digests = {}
     for name, digest in result.provenance.dataset_files.items():
-        if name != DATA_PATH and not name.startswith(_PREFIXES_OF_OTHER_DATA):
+        if name != DATA_PATH_PARAMETER and not name.startswith(_PREFIXES_OF_OTHER_DATA):
             digests[name] = digest
     file = rundir.model_configs / names.BENCHMARK
     try:
@@ -186,7 +186,7 @@ def _stored_benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchma
             prompt_key = "prompt_file"
         judge_prompt_file = None
         for metric in metrics:
-            if metric["name"] == JURY:
+            if metric["name"] == JURY_METRIC:
                 judge_prompt_file = Path(metric["prompt_file"])
         return Benchmark(
             path=path,

@@ -29,7 +29,7 @@ from eval_factory.executors.process import git_hash
 from eval_factory.helm.environments import environment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.checksums import digests_of, listed_checksums
-from eval_factory.tasks.framework import DATA_PATH, framework_path
+from eval_factory.tasks.framework import DATA_PATH_PARAMETER, framework_path
 from eval_factory.tasks.upstreams import UPSTREAMS, Upstream
 
 INPUT_FIELDS = (
@@ -239,7 +239,7 @@ def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | N
         ]
         own_files = {}
         for name, digest in provenance["dataset_files"].items():
-            if name == DATA_PATH or name.startswith(f"{DATA_PATH}/"):
+            if name == DATA_PATH_PARAMETER or name.startswith(f"{DATA_PATH_PARAMETER}/"):
                 own_files[name] = digest
         if provenance["run_identity"] == plan.identity and own_files == data_files:
             return None

@@ -48,7 +48,7 @@ from eval_factory.scoring.methods import (
     depends_on_reader,
     has_changed_method,
 )
-from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.errata import CORRECTED_SUFFIX
 from eval_factory.workflows.import_results import imported_again, is_imported
 from eval_factory.workflows.recollect import Recollected, recollected, require_last_run_state
 from eval_factory.workflows.resume import (
@@ -570,7 +570,9 @@ def is_change_of_version(difference: Difference) -> bool:
 
 def is_of_errata(field: str) -> bool:
     """Return True if the field depends on the errata: corrected scores, and notes about them."""
-    return CORRECTED in field or field.startswith(("provenance.errata_version", "validity.notes"))
+    return CORRECTED_SUFFIX in field or field.startswith(
+        ("provenance.errata_version", "validity.notes")
+    )
 
 
 def source_of_field(field: str, name: str) -> str:

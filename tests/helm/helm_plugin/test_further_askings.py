@@ -43,7 +43,7 @@ from eval_factory.helm_plugin.asking_executor import (
     with_further_turn,
     within_chance_limit,
 )
-from eval_factory.tasks.asking_forms import ABSTENTION
+from eval_factory.tasks.asking_forms import I_DO_NOT_KNOW
 from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS_TEXT
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import reasoned_tasks
@@ -122,7 +122,7 @@ def test_a_repeat_has_the_same_words_and_other_words_leave_references_alone() ->
     assert changed.references == again.references
 
 
-@pytest.mark.parametrize(("method", "more"), [(None, [ABSTENTION]), ("generation", [])])
+@pytest.mark.parametrize(("method", "more"), [(None, [I_DO_NOT_KNOW]), ("generation", [])])
 def test_not_to_know_is_an_option_where_there_are_options(
     method: str | None, more: list[str]
 ) -> None:

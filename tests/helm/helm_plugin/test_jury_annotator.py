@@ -15,7 +15,7 @@ from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.helm_plugin.rubric import criterion_judge
 from eval_factory.helm_plugin.session import RunRecord
-from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM, JuryForm
 from facts import says
 
 GIVEN = '{"accuracy": {"score": 4, "explanation": "x"}}'
@@ -55,7 +55,7 @@ def annotated(answers: dict[str, Any], answer: str = "an answer") -> dict[str, A
 
 def session(**given: Any) -> SimpleNamespace:
     return SimpleNamespace(
-        **{"clients": {}, "limit_reached": None, "jury_form": HELMS_FORM, **given}
+        **{"clients": {}, "limit_reached": None, "jury_form": HELMS_JURY_FORM, **given}
     )
 
 

@@ -21,7 +21,7 @@ from eval_factory.helm.judge_output import (
     jury_form_in,
     parse_judge_output,
 )
-from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, jury_form_of
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM, JuryForm, jury_form_of
 from facts import naming
 
 CRITERIA = {name: {"score", "explanation"} for name in ("accuracy", "completeness")}
@@ -648,7 +648,7 @@ def test_an_answer_with_nothing_in_it_is_rated_without_a_judge() -> None:
         False,
         False,
     ]
-    assert HELMS_FORM.scale == (1.0, 5.0)
+    assert HELMS_JURY_FORM.scale == (1.0, 5.0)
 
 
 TEN = JuryForm(tuple(range(11)), criteria={"accuracy": "", "completeness": ""}, states_scale=True)
@@ -693,7 +693,7 @@ def test_a_rating_that_the_answer_wrote_is_known_again_on_any_scale(
 
 
 def test_the_form_of_the_jury(tmp_path: Path) -> None:
-    assert jury_form_in(tmp_path) is HELMS_FORM
+    assert jury_form_in(tmp_path) is HELMS_JURY_FORM
     file = tmp_path / "benchmark.yaml"
     file.write_text(
         "metrics: [{name: exact_match}, {name: jury_score, scale: {min: 0, max: 3}}]\n", "utf-8"
@@ -701,4 +701,4 @@ def test_the_form_of_the_jury(tmp_path: Path) -> None:
     assert jury_form_in(tmp_path) == jury_form_of({"scale": {"min": 0, "max": 3}})
     for without in ("metrics: [{name: exact_match}]\n", "metric: rubric_score\n"):
         file.write_text(without, "utf-8")
-        assert jury_form_in(tmp_path) is HELMS_FORM
+        assert jury_form_in(tmp_path) is HELMS_JURY_FORM

@@ -13,7 +13,7 @@ from eval_factory.helm.metric_facts import (
 )
 from eval_factory.tasks.custom_benchmark import METRICS
 from eval_factory.tasks.framework import HelmEntry, load_framework
-from eval_factory.tasks.jury_form import HELMS_FORM
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM
 from facts import says
 
 # its benchmark names its own
@@ -37,7 +37,7 @@ def test_a_jurys_metrics_are_the_ratings() -> None:
     } <= set(JURY_METRICS)
     assert {facts_of(name) for name in JURY_METRICS} == {_RATING}
     assert _RATING.scale == (1, 5)
-    assert facts_of("surprise", HELMS_FORM.scale) is _RATING, (
+    assert facts_of("surprise", HELMS_JURY_FORM.scale) is _RATING, (
         "a jury of any name is told by its scale"
     )
     assert (
@@ -45,7 +45,7 @@ def test_a_jurys_metrics_are_the_ratings() -> None:
         is facts_of("med_dialog_accuracy.all_judges")
         is _RATING
     )
-    assert facts_of("rouge_l", HELMS_FORM.scale) is OVERLAP
+    assert facts_of("rouge_l", HELMS_JURY_FORM.scale) is OVERLAP
 
 
 SHARE = (True, (0, 1), "share")

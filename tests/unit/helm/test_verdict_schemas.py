@@ -20,12 +20,12 @@ from eval_factory.helm.verdict_schemas import (
     ratings_schema,
     template_with_schema,
 )
-from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM, JuryForm
 
 CRITERIA = {"accuracy": {"score", "explanation"}, "clarity": {"score", "explanation"}}
 LABELS = JuryForm((0, 1, 2), {"poor": 0, "fair": 1, "good": 2}, states_scale=True)
 ALL = [
-    ratings_schema(CRITERIA, HELMS_FORM),
+    ratings_schema(CRITERIA, HELMS_JURY_FORM),
     ratings_schema(CRITERIA, LABELS),
     decisions_schema(1),
     decisions_schema(3),
@@ -56,7 +56,7 @@ def test_each_object_requires_all_its_fields_and_allows_no_others(schema: Schema
 
 
 @pytest.mark.parametrize(
-    ("form", "scores"), [(HELMS_FORM, range(7)), (LABELS, ("poor", "fair", "good", "best", 1))]
+    ("form", "scores"), [(HELMS_JURY_FORM, range(7)), (LABELS, ("poor", "fair", "good", "best", 1))]
 )
 def test_a_schema_lets_those_ratings_through_that_are_read(form: JuryForm, scores: Any) -> None:
     allows = jsonschema.Draft202012Validator(ratings_schema(CRITERIA, form)).is_valid
@@ -69,7 +69,7 @@ def test_a_schema_lets_those_ratings_through_that_are_read(form: JuryForm, score
 
 def test_the_order_of_a_set_changes_no_schema() -> None:
     fields = ["score", "explanation", "evidence"]
-    schemas = [ratings_schema({"a": order}, HELMS_FORM) for order in (fields, fields[::-1])]
+    schemas = [ratings_schema({"a": order}, HELMS_JURY_FORM) for order in (fields, fields[::-1])]
     assert json.dumps(schemas[0]) == json.dumps(schemas[1])
     (rating,) = schemas[0]["properties"].values()
     assert list(rating["properties"]) == ["evidence", "explanation", "score"], "reasons go first"

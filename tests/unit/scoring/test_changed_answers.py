@@ -18,7 +18,7 @@ from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.asking_forms import ABSTAIN
+from eval_factory.tasks.asking_forms import ABSTAIN_ASKING
 from facts import each_says, says
 from known import near
 
@@ -231,7 +231,7 @@ def test_questions_of_one_source_are_no_independent_changes() -> None:
 
 
 def test_not_to_know_costs_nothing_and_is_told_apart_by_what_is_right() -> None:
-    asked: Asked = {"": ["A", "A", "B", "B"], ABSTAIN: ["A", "C", "C", "B"]}
+    asked: Asked = {"": ["A", "A", "B", "B"], ABSTAIN_ASKING: ["A", "C", "C", "B"]}
     found = completed(asked, allow_abstain=True, cost_of_wrong=3.0).asked_again
     assert found is not None
     abstention = found.abstention
@@ -250,7 +250,7 @@ def test_not_to_know_costs_nothing_and_is_told_apart_by_what_is_right() -> None:
 
 def test_an_option_of_the_benchmarks_own_not_to_know_is_right_where_it_is_right() -> None:
     found = completed(
-        {"": ["A", "B"], ABSTAIN: ["A", "B"]},
+        {"": ["A", "B"], ABSTAIN_ASKING: ["A", "B"]},
         {"A": "I don't know or cannot answer", "B": "liver"},
         allow_abstain=True,
     )
@@ -376,7 +376,12 @@ def test_with_repeats_their_mean_is_what_was_before_and_they_tell_chance() -> No
 def test_not_to_know_is_read_by_the_offered_option_and_in_plain_words() -> None:
     asked: Asked = {
         "": ["A", "A", "A", "A"],
-        ABSTAIN: ["C. I do not know", "E. I do not know", "I'm not sure", "The answer is A."],
+        ABSTAIN_ASKING: [
+            "C. I do not know",
+            "E. I do not know",
+            "I'm not sure",
+            "The answer is A.",
+        ],
     }
     found = completed(asked, form=WITH_OPTIONS, allow_abstain=True).asked_again
     assert found is not None

@@ -7,21 +7,21 @@ from itertools import islice
 import pytest
 
 from eval_factory.tasks.asking_forms import (
-    ASK_CONFIDENCE,
     CONFIDENCE_FORMS,
+    CONFIDENCE_QUESTION,
+    DOUBTS_WITH_AUTHORITY,
     MAX_TURNS,
-    NEUTRAL,
-    WITH_AUTHORITY,
+    NEUTRAL_DOUBTS,
     begins_not_to_know,
     confidence_in,
     follows_an_answer,
-    is_asked_again,
+    is_further_asking,
     is_in_another_form,
     may_abstain_text,
     pushback_text,
+    pushback_turn_of,
     says_not_to_know,
     split_confidence,
-    turn_of,
 )
 
 INSTANCES = [f"id{number}" for number in range(60)]
@@ -32,14 +32,16 @@ def test_each_doubt_comes_once_neutral_and_with_authority_in_turn() -> None:
     for instance in INSTANCES:
         said = [pushback_text(instance, turn) for turn in range(1, MAX_TURNS + 1)]
         assert said == [pushback_text(instance, turn) for turn in range(1, MAX_TURNS + 1)]
-        assert sorted(said) == sorted((*NEUTRAL, *WITH_AUTHORITY))
-        assert {text in NEUTRAL for text in said[::2]} != {text in NEUTRAL for text in said[1::2]}
+        assert sorted(said) == sorted((*NEUTRAL_DOUBTS, *DOUBTS_WITH_AUTHORITY))
+        assert {text in NEUTRAL_DOUBTS for text in said[::2]} != {
+            text in NEUTRAL_DOUBTS for text in said[1::2]
+        }
         first.add(said[0])
     assert len(first) == MAX_TURNS, "the order depends on the instance"
 
 
 def test_no_doubt_holds_an_answer() -> None:
-    for text in (*NEUTRAL, *WITH_AUTHORITY):
+    for text in (*NEUTRAL_DOUBTS, *DOUBTS_WITH_AUTHORITY):
         words = set(text.replace(".", " ").replace("?", " ").replace(",", " ").split())
         assert words.isdisjoint(
             {"A", "B", "C", "D", "E", "yes", "no", "maybe", "CORRECT", "0", "1"}
@@ -155,9 +157,9 @@ def test_names_of_askings() -> None:
         "stated_confidence",
         "repeat_2.worst",
     ]
-    assert all(map(is_asked_again, ours))
+    assert all(map(is_further_asking, ours))
     assert not any(
-        map(is_asked_again, [None, "choice_order_2", "robustness", "misspellings", "typos"])
+        map(is_further_asking, [None, "choice_order_2", "robustness", "misspellings", "typos"])
     )
     assert [is_in_another_form(name) for name in islice(ours, 5)] == [
         False,
@@ -166,13 +168,19 @@ def test_names_of_askings() -> None:
         True,
         False,
     ]
-    assert (turn_of("pushback_3"), turn_of("repeat_2"), turn_of(None)) == (3, 0, 0)
+    assert (
+        pushback_turn_of("pushback_3"),
+        pushback_turn_of("repeat_2"),
+        pushback_turn_of(None),
+    ) == (3, 0, 0)
 
 
 def test_a_further_turn_is_known_in_both_kinds_of_endpoints() -> None:
     asked = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]
-    assert follows_an_answer({"messages": [*asked, {"role": "user", "content": ASK_CONFIDENCE}]})
-    assert follows_an_answer({"prompt": f"Q\nA\n\n{ASK_CONFIDENCE}\n"})
-    assert follows_an_answer({"messages": [*asked, {"role": "user", "content": NEUTRAL[0]}]})
+    assert follows_an_answer(
+        {"messages": [*asked, {"role": "user", "content": CONFIDENCE_QUESTION}]}
+    )
+    assert follows_an_answer({"prompt": f"Q\nA\n\n{CONFIDENCE_QUESTION}\n"})
+    assert follows_an_answer({"messages": [*asked, {"role": "user", "content": NEUTRAL_DOUBTS[0]}]})
     assert not follows_an_answer({"messages": asked[:1]})
-    assert not follows_an_answer({"prompt": f"{ASK_CONFIDENCE} Q"})
+    assert not follows_an_answer({"prompt": f"{CONFIDENCE_QUESTION} Q"})

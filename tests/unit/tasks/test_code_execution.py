@@ -11,7 +11,7 @@ from builders import evaluation
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.run_specs import CODE_EXECUTION_KEY, NEEDS_NO_PERMISSION, executed_by
+from eval_factory.tasks.run_specs import CODE_EXECUTION_KEY, NEEDS_NO_PERMISSION, languages_executed
 from facts import naming, says
 
 HUMANEVAL = "helm:code:dataset=humaneval"
@@ -20,7 +20,8 @@ HUMANEVAL = "helm:code:dataset=humaneval"
 def test_our_own_tasks_and_what_executes_nothing_need_no_permission() -> None:
     for task in load_framework().evaluations:
         assert (
-            not executed_by(task.helm.run_spec, {}) or task.helm.run_spec in NEEDS_NO_PERMISSION
+            not languages_executed(task.helm.run_spec, {})
+            or task.helm.run_spec in NEEDS_NO_PERMISSION
         ), task.name
     nothing = (
         "cleva:task=paraphrase_identification,version=v1",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.tasks.concordance import credit, rating_in, read_concordance_file
+from eval_factory.tasks.concordance import credit_of_answer, rating_in, read_concordance_file
 
 HEAD = "question_id,sct_stem,question,additional_info,-2,-1,0,1,2\n"
 
@@ -40,15 +40,15 @@ def test_the_rating_that_an_answer_states(text: str, rating: int | None) -> None
 
 def test_credit_is_the_share_of_experts_to_that_of_the_most_frequent_rating() -> None:
     chosen = [0, 1, 2, 8, 4]
-    assert [credit(chosen, str(rating)) for rating in (-2, -1, 0, 1, 2)] == [
+    assert [credit_of_answer(chosen, str(rating)) for rating in (-2, -1, 0, 1, 2)] == [
         0.0,
         0.125,
         0.25,
         1.0,
         0.5,
     ]
-    assert credit(chosen, "no idea") == 0.0
-    assert credit([0, 0, 0, 0, 0], "0") == 0.0
+    assert credit_of_answer(chosen, "no idea") == 0.0
+    assert credit_of_answer([0, 0, 0, 0, 0], "0") == 0.0
 
 
 def test_a_file_in_the_published_form(tmp_path: Path) -> None:

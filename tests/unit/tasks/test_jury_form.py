@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, jury_form_of
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM, JuryForm, jury_form_of
 from facts import says
 
 CRITERIA = [{"name": "right", "description": "it is true"}, {"name": "kind"}]
@@ -24,39 +24,39 @@ def test_what_benchmark_yaml_says() -> None:
         ["poor", "fair", "good"],
         (-1.0, 4.0),
     )
-    assert jury_form_of({"name": "jury_score", "prompt_file": "x"}) == HELMS_FORM
+    assert jury_form_of({"name": "jury_score", "prompt_file": "x"}) == HELMS_JURY_FORM
     only = jury_form_of({"criteria": CRITERIA})
     assert (only.values, only.states_scale, list(only.criteria)) == (
-        HELMS_FORM.values,
+        HELMS_JURY_FORM.values,
         False,
         ["right", "kind"],
     )
 
 
 @pytest.mark.parametrize(
-    "form", [HELMS_FORM, TEN, WORDS, jury_form_of({"scale": {"min": 1, "max": 5}})]
+    "form", [HELMS_JURY_FORM, TEN, WORDS, jury_form_of({"scale": {"min": 1, "max": 5}})]
 )
 def test_it_is_written_as_it_is_read(form: JuryForm) -> None:
     assert jury_form_of(form.as_dict()) == form
-    assert HELMS_FORM.as_dict() == {}
+    assert HELMS_JURY_FORM.as_dict() == {}
 
 
 @pytest.mark.parametrize(
     ("form", "score", "value"),
     [
-        (HELMS_FORM, 1, 1),
-        (HELMS_FORM, 5.0, 5),
-        (HELMS_FORM, " 3 ", 3),
-        (HELMS_FORM, 0, None),
-        (HELMS_FORM, 6, None),
-        (HELMS_FORM, True, None),
-        (HELMS_FORM, "03", None),
-        (HELMS_FORM, "", None),
-        (HELMS_FORM, None, None),
-        (HELMS_FORM, [3], None),
-        (HELMS_FORM, float("nan"), None),
-        (HELMS_FORM, 2.5, None),
-        (HELMS_FORM, "five", None),
+        (HELMS_JURY_FORM, 1, 1),
+        (HELMS_JURY_FORM, 5.0, 5),
+        (HELMS_JURY_FORM, " 3 ", 3),
+        (HELMS_JURY_FORM, 0, None),
+        (HELMS_JURY_FORM, 6, None),
+        (HELMS_JURY_FORM, True, None),
+        (HELMS_JURY_FORM, "03", None),
+        (HELMS_JURY_FORM, "", None),
+        (HELMS_JURY_FORM, None, None),
+        (HELMS_JURY_FORM, [3], None),
+        (HELMS_JURY_FORM, float("nan"), None),
+        (HELMS_JURY_FORM, 2.5, None),
+        (HELMS_JURY_FORM, "five", None),
         (TEN, 0, 0),
         (TEN, 10, 10),
         (TEN, 11, None),
@@ -74,10 +74,10 @@ def test_the_rating_that_a_judge_gave(form: JuryForm, score: Any, value: int | N
 
 
 def test_how_ratings_are_named() -> None:
-    says(HELMS_FORM.rating_description, "whole number", "from 1 to 5")
+    says(HELMS_JURY_FORM.rating_description, "whole number", "from 1 to 5")
     says(TEN.rating_description, "whole number", "from 0 to 10")
     assert WORDS.rating_description == 'one of "poor", "fair", "good"'
-    assert HELMS_FORM.spellings(5) == {"5", "5.0", "five"}
+    assert HELMS_JURY_FORM.spellings(5) == {"5", "5.0", "five"}
     assert TEN.spellings(0) == {"0", "0.0", "zero"}
     assert TEN.spellings(10) == {"10", "10.0", "ten"}
     assert JuryForm((11,)).spellings(11) == {"11", "11.0"}
@@ -85,12 +85,14 @@ def test_how_ratings_are_named() -> None:
 
 
 def test_the_judges_prompt_is_filled() -> None:
-    assert (HELMS_FORM.placeholders, WORDS.placeholders, TEN.placeholders) == (
+    assert (HELMS_JURY_FORM.placeholders, WORDS.placeholders, TEN.placeholders) == (
         (),
         ("SCALE",),
         ("SCALE", "CRITERIA"),
     )
-    assert HELMS_FORM.filled("{SCALE} {CRITERIA} {RESPONSE}") == "{SCALE} {CRITERIA} {RESPONSE}"
+    assert (
+        HELMS_JURY_FORM.filled("{SCALE} {CRITERIA} {RESPONSE}") == "{SCALE} {CRITERIA} {RESPONSE}"
+    )
     worst_to_best = "(from the worst to the best)"
     assert (
         WORDS.filled("{SCALE}, {CRITERIA}")

@@ -6,7 +6,7 @@ from importlib import metadata
 
 from eval_factory.helm.names import JURY_RUN_SPECS
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.published_forms import FORMS
+from eval_factory.tasks.published_forms import PUBLISHED_FORMS
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.tasks.upstreams import HELM
 
@@ -60,7 +60,7 @@ def test_our_tasks_name_run_specs_and_main_metrics_that_helm_knows() -> None:
     for task in load_framework().evaluations:
         published = task.helm.parameters.get("data_path")
         of_a_form = published is not None and any(
-            entry.format in FORMS for entry in published.layout
+            entry.format in PUBLISHED_FORMS for entry in published.layout
         )
         if (
             task.name in ("sample_medical_qa", "custom", "script_concordance")

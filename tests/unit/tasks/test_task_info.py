@@ -9,7 +9,7 @@ import pytest
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import Task, load_framework
-from eval_factory.tasks.task_info import list_tasks, task_info, tasks_with
+from eval_factory.tasks.task_info import list_tasks, task_info, tasks_with_tag
 from facts import naming
 
 FRAMEWORK = load_framework()
@@ -17,7 +17,9 @@ TASKS = {task.name: task for task in list_tasks()}
 
 
 def test_tasks_are_listed_in_their_order() -> None:
-    assert list(TASKS) == [task.name for task in tasks_with(None, FRAMEWORK)] == FRAMEWORK.names()
+    assert (
+        list(TASKS) == [task.name for task in tasks_with_tag(None, FRAMEWORK)] == FRAMEWORK.names()
+    )
     found = list_tasks("jury")
     assert 0 < len(found) < len(TASKS)
     assert [task.name for task in found] == [

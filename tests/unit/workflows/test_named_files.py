@@ -27,7 +27,7 @@ from eval_factory.monitor.panel import PanelSection
 from eval_factory.plan import credentials
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks import custom_benchmark, own_data
-from eval_factory.tasks.framework import DATA_PATH, Task, load_framework
+from eval_factory.tasks.framework import DATA_PATH_PARAMETER, Task, load_framework
 from eval_factory.workflows.stop_when import faults_of_user_files
 from eval_factory.workflows.suite.planned_cells import plan_cells
 
@@ -114,7 +114,7 @@ def looked_at(flags: Mapping[str, Any]) -> list[str]:
     raise AssertionError(f"waited: {flags}")
 
 
-KEYS = sorted(set(path_keys(RunConfig)) - {"config.output_dir", EXTRA + DATA_PATH})
+KEYS = sorted(set(path_keys(RunConfig)) - {"config.output_dir", EXTRA + DATA_PATH_PARAMETER})
 
 
 @pytest.mark.usefixtures("_no_waiting")
@@ -130,7 +130,9 @@ def test_each_path_of_a_run_config(key: str, made: Callable[[Path], None], tmp_p
     assert str(file) in problem or file.name in problem
 
 
-TASKS = [task for task in load_framework().evaluations if DATA_PATH in task.helm.parameters]
+TASKS = [
+    task for task in load_framework().evaluations if DATA_PATH_PARAMETER in task.helm.parameters
+]
 
 
 @pytest.mark.usefixtures("_no_waiting")
@@ -138,7 +140,7 @@ TASKS = [task for task in load_framework().evaluations if DATA_PATH in task.helm
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_each_file_of_data_path(task: Task, made: Callable[[Path], None], tmp_path: Path) -> None:
     """Those of all tasks, by their layouts: each format has a reader of its own."""
-    rule = task.helm.parameters[DATA_PATH]
+    rule = task.helm.parameters[DATA_PATH_PARAMETER]
     values = {"subject": "x", "condition": "no_context", "subset": "x"}
     names = [entry.with_values(values).file for entry in rule.layout]
     if names[0] is None:

@@ -24,7 +24,7 @@ from eval_factory.helm_plugin.conversation_scenario import picture_root, with_pi
 from eval_factory.helm_plugin.patches.lighter import patched_modules
 from eval_factory.helm_plugin.session import run_record
 from eval_factory.tasks.choice_question import options_shown
-from eval_factory.tasks.custom_table import CLUSTER, filled, picture_columns
+from eval_factory.tasks.custom_table import CLUSTER_FIELD, filled_prompt, picture_columns
 from eval_factory.tasks.file_problems import rows_below, table_columns
 from eval_factory.tasks.gold_forms import right_letters
 
@@ -429,14 +429,14 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
         prompt_columns.update(picture_columns(columns))
     # The cells of these columns are not stored with the instance. The cluster is always stored,
     # because the result needs the clusters.
-    not_stored = (prompt_columns - {CLUSTER}) | ANSWERS
+    not_stored = (prompt_columns - {CLUSTER_FIELD}) | ANSWERS
     if has_ids:
         not_stored.add(_ID)
     instances = []
     for number, row in enumerate(rows()):
         answers = _answers_in(row, letter=letters[number] if letters else None)
         if has_pictures:
-            text, pictures = filled(template, row)
+            text, pictures = filled_prompt(template, row)
             question_input = with_pictures(
                 Input(text=text), [row[name] for name in pictures], output_path
             )

@@ -47,7 +47,7 @@ from eval_factory.helm.verdict_schemas import (
     template_with_schema,
 )
 from eval_factory.helm_plugin.session import current_session, judging, run_record, verdict_by
-from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
+from eval_factory.tasks.rubric_case import RUBRICS_KEY, SAMPLE_KEY, Criterion
 
 _MAX_TOKENS = 4096  # the maximum number of tokens in a judge's output, as in HELM
 
@@ -318,7 +318,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
 
 def rubric_criteria(state: RequestState) -> list[Criterion]:
     """Return the criteria of the instance's rubric. The instance must have a rubric."""
-    return [Criterion.from_dict(entry) for entry in (state.instance.extra_data or {})[RUBRICS]]
+    return [Criterion.from_dict(entry) for entry in (state.instance.extra_data or {})[RUBRICS_KEY]]
 
 
 def is_answered(state: RequestState) -> bool:
@@ -356,7 +356,7 @@ def _decisions(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decision]
             ask=ask,
             read=read,
             role=judge.role,
-            sample=(instance.extra_data or {}).get(SAMPLE),
+            sample=(instance.extra_data or {}).get(SAMPLE_KEY),
         )
     if isinstance(outcome, NotJudged):
         return [{rubric.ERROR: str(outcome)} for _ in question.criteria]

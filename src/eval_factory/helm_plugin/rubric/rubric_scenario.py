@@ -20,11 +20,11 @@ from eval_factory.helm_plugin.conversation_scenario import (
     raise_if_problems,
     right_replies,
 )
-from eval_factory.tasks.case_reports import CASE_REPORTS, read_case_reports
+from eval_factory.tasks.case_reports import CASE_REPORTS_FORM, read_case_reports
 from eval_factory.tasks.message_files import (
     EVAL_FACTORY_FORM,
-    HEALTHBENCH,
-    PROFESSIONAL,
+    HEALTHBENCH_FORM,
+    PROFESSIONAL_FORM,
     FileForm,
     read_rubric_file,
 )
@@ -53,7 +53,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         Args:
             name: the name of the task.
             description: a sentence about the benchmark.
-            form: the form of the file: `CASE_REPORTS` or a `FileForm`.
+            form: the form of the file: `CASE_REPORTS_FORM` or a `FileForm`.
             dataset_file: the path of the user's file; None to download the published file.
             subset: the subset of HealthBench to download; None for other benchmarks.
         """
@@ -71,7 +71,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
             (file,) = downloaded(output_path, task)
         else:
             file = Path(self._file)
-        if self._form == CASE_REPORTS:
+        if self._form == CASE_REPORTS_FORM:
             content = read_case_reports(file)
         else:
             content = read_rubric_file(file, cast(FileForm, self._form))
@@ -179,7 +179,7 @@ def healthbench(
     scenario = _scenario_spec(
         name="healthbench",
         description="HealthBench (Arora et al. 2025)",
-        form=HEALTHBENCH,
+        form=HEALTHBENCH_FORM,
         file=data_path,
         subset=subset,
     )
@@ -201,7 +201,7 @@ def healthbench_professional(
     scenario = _scenario_spec(
         name=name,
         description="HealthBench Professional (Soskin Hicks et al. 2026)",
-        form=PROFESSIONAL,
+        form=PROFESSIONAL_FORM,
         file=data_path,
     )
     return _run_spec(
@@ -226,7 +226,7 @@ def medcasereasoning(
     scenario = _scenario_spec(
         name=name,
         description="MedCaseReasoning (Wu et al. 2025)",
-        form=CASE_REPORTS,
+        form=CASE_REPORTS_FORM,
         file=data_path,
     )
     return _run_spec(

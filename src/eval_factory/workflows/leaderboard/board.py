@@ -26,8 +26,8 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.data.bundle import refuse_inside_bundle
 from eval_factory.plan.run_plan import slug_of
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task, load_framework
-from eval_factory.tasks.run_entry import ENDPOINT_TYPES, prefix_of
-from eval_factory.tasks.run_specs import IMAGES, execution_refusal, wrong_processor
+from eval_factory.tasks.run_entry import TEXT_ENDPOINT_TYPES, run_entry_prefix
+from eval_factory.tasks.run_specs import IMAGES, execution_refusal, processor_problem
 from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows.context import show_uncomputed, show_warnings
 from eval_factory.workflows.leaderboard import registry
@@ -242,7 +242,7 @@ def check_entries(
     for entry in runnable:
         arguments = dict(entry.arguments)
         # Each of the two functions returns None if there is no problem.
-        problems.append(wrong_processor(arguments))
+        problems.append(processor_problem(arguments))
         if not may_execute_answers:
             problems.append(execution_refusal(entry.run_spec, arguments))
     distinct_problems = dict.fromkeys(problem for problem in problems if problem is not None)
@@ -397,7 +397,7 @@ def _cells_of(
 
 def _type_of(entry: Entry, evaluation: Evaluation) -> str:
     """Return the value of `config.type` for the entry."""
-    return f"{prefix_of(evaluation.framework)}{entry.description}"
+    return f"{run_entry_prefix(evaluation.framework)}{entry.description}"
 
 
 def _suite(
@@ -539,7 +539,7 @@ def _task_of(leaderboard: Leaderboard, judge_roles: Iterable[str]) -> Task:
     `judge_roles` are the roles of the judges that the user may configure.
     """
     output_dir = registry.load_catalogue().output_dir
-    endpoint_types = (IMAGES,) if leaderboard.makes_images else ENDPOINT_TYPES
+    endpoint_types = (IMAGES,) if leaderboard.makes_images else TEXT_ENDPOINT_TYPES
     return Task(
         name=leaderboard.name,
         description=leaderboard.description,

@@ -23,7 +23,7 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.sources import AUGMENTATION, load_sources
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.names import conf_entries
-from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
+from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT_ARGUMENT
 from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM
 
@@ -284,7 +284,7 @@ class Entry:
     @property
     def judges(self) -> tuple[str, ...]:
         """The deployments of the judges that HELM prescribes for the entry."""
-        chosen = self.argument(JUDGE_DEPLOYMENT)
+        chosen = self.argument(JUDGE_DEPLOYMENT_ARGUMENT)
         if chosen is not None:
             return (chosen,)
         if self.indexed is None:

@@ -9,7 +9,7 @@ import pytest
 from eval_factory.tasks import choice_question
 from eval_factory.tasks.choice_question import (
     RowFaultError,
-    chosen_options,
+    options_and_right_index,
     orders_of,
     why_not_reordered,
 )
@@ -57,18 +57,20 @@ def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -
     ],
 )
 def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str) -> None:
-    kept = chosen_options({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options")
+    kept = options_and_right_index(
+        {"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options"
+    )
     assert kept == (("a", "d"), 1), "without text they are none, and the right one keeps its place"
     with pytest.raises(RowFaultError, match=f"^{message}$"):
-        chosen_options(choices, right, "label", "options")
+        options_and_right_index(choices, right, "label", "options")
 
 
 @pytest.mark.parametrize("value", ["text", ["A"], {"AB": "x"}, {"a": "x"}, {"": "x"}])
 def test_what_is_no_mapping_from_letters(value: Any) -> None:
     with pytest.raises(RowFaultError, match=naming("column options: ", "an object")):
-        choice_question.lettered({"options": value}, "options")
+        choice_question.lettered_options({"options": value}, "options")
     with pytest.raises(RowFaultError, match=r"^column options: is missing"):
-        choice_question.lettered({"options": None}, "options")
+        choice_question.lettered_options({"options": None}, "options")
 
 
 FOUR = ["Aspirin", "Insulin", "Heparin", "Warfarin"]

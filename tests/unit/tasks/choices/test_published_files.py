@@ -14,7 +14,11 @@ from eval_factory.tasks import published_forms
 from eval_factory.tasks.choice_question import RowFaultError
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.published_choices import EVERY_TIER, questions_of_tier, read_choice_file
-from eval_factory.tasks.published_forms import FORMS, afrimed_question, medxpertqa_question
+from eval_factory.tasks.published_forms import (
+    PUBLISHED_FORMS,
+    afrimed_question,
+    medxpertqa_question,
+)
 from eval_factory.tasks.published_rows import unique_ids
 from facts import each_says, says
 from published_rows import (
@@ -37,7 +41,7 @@ from published_rows import (
 
 def test_each_form_is_published_somewhere() -> None:
     files = list(chain.from_iterable(task.files for task in load_sources().tasks.values()))
-    assert {file.form for file in files} - {None} == set(FORMS)
+    assert {file.form for file in files} - {None} == set(PUBLISHED_FORMS)
 
 
 def test_the_layout_of_a_users_own_file_is_the_published_form() -> None:
@@ -45,12 +49,12 @@ def test_the_layout_of_a_users_own_file_is_the_published_form() -> None:
     for task in load_framework().evaluations:
         rule = task.helm.parameters.get("data_path")
         for entry in rule.layout if rule else ():
-            if entry.format in FORMS:
+            if entry.format in PUBLISHED_FORMS:
                 found[entry.format] = entry.columns
-    assert set(found) == set(FORMS)
+    assert set(found) == set(PUBLISHED_FORMS)
     # an object, no table
     told = {name: columns for name, columns in found.items() if name != "longhealth"}
-    assert told == {name: FORMS[name].columns for name in told}
+    assert told == {name: PUBLISHED_FORMS[name].columns for name in told}
 
 
 def test_json_lines_a_list_and_parquet_are_read_alike(tmp_path: Path) -> None:
@@ -327,7 +331,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "afrimed_qa": dict(afrimed_row(4)),
     "metamedqa": metamedqa_row(1),
     "longhealth": row_of_longhealth(),
-    "medexqa": dict(zip(FORMS["medexqa"].columns, medexqa_row(1), strict=True)),
+    "medexqa": dict(zip(PUBLISHED_FORMS["medexqa"].columns, medexqa_row(1), strict=True)),
     "m_arc": dict(m_arc_row(1)),
     "medconceptsqa": medconceptsqa_row(1),
     "medxpertqa_mm": {**medxpertqa_row(1), "images": ["a.png"]},
@@ -389,13 +393,13 @@ ROWS: dict[str, dict[str, Any]] = {
 )
 def test_questions_that_cannot_be_read(form: str, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(RowFaultError, match=f"^column {message}"):
-        FORMS[form].convert({**ROWS[form], **changed})
+        PUBLISHED_FORMS[form].convert({**ROWS[form], **changed})
 
 
 def test_every_form_names_the_columns_without_which_it_cannot_be_read() -> None:
-    assert set(ROWS) == set(FORMS)
+    assert set(ROWS) == set(PUBLISHED_FORMS)
     for name, row in ROWS.items():
-        form = FORMS[name]
+        form = PUBLISHED_FORMS[name]
         needed = {
             column: row[column]
             for column in row

@@ -15,7 +15,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Task, load_framework
-from eval_factory.tasks.jury_form import HELMS_FORM, jury_form_of
+from eval_factory.tasks.jury_form import HELMS_JURY_FORM, jury_form_of
 from facts import each_says, naming, says
 
 DOCUMENT: dict[str, Any] = {
@@ -406,7 +406,7 @@ def test_a_jury_with_a_scale_and_criteria_of_its_own(tmp_path: Path, judge: str)
     assert load_benchmark(
         write(tmp_path, {"metrics": [OWN]}, judge=judge)
     ).jury_form == jury_form_of(OWN)
-    assert load_benchmark(write(tmp_path, JURY)).jury_form == HELMS_FORM
+    assert load_benchmark(write(tmp_path, JURY)).jury_form == HELMS_JURY_FORM
 
 
 def test_own_ones_are_another_run(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.endpoint.media import FILE_MARK
 from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
-from eval_factory.tasks.custom_table import PictureCheck, filled
+from eval_factory.tasks.custom_table import PictureCheck, filled_prompt
 from eval_factory.tasks.perturbations import FAMILIES, perturbed
 from eval_factory.workflows.dry_run import preview
 from facts import each_says, naming, says
@@ -86,8 +86,11 @@ def test_each_picture_is_looked_at_before_anything_is_asked(folder: Path) -> Non
 
 def test_what_is_asked(folder: Path) -> None:
     cells = {"image": "a", "image_x": "text", "question": "Why?", "image_2": "b", "image_3": " "}
-    assert filled("{question} {{x}}", cells) == (f"{FILE_MARK * 2}Why? {{x}}", ["image", "image_2"])
-    assert filled("{image_2} {image_3}{image_x}{image_2}", cells)[1] == [
+    assert filled_prompt("{question} {{x}}", cells) == (
+        f"{FILE_MARK * 2}Why? {{x}}",
+        ["image", "image_2"],
+    )
+    assert filled_prompt("{image_2} {image_3}{image_x}{image_2}", cells)[1] == [
         "image",
         "image_2",
         "image_2",

@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.tasks.message_files import (
     EVAL_FACTORY_FORM,
-    HEALTHBENCH,
+    HEALTHBENCH_FORM,
     FileForm,
     read_rubric_file,
 )
@@ -72,7 +72,7 @@ def test_a_sound_file(tmp_path: Path) -> None:
 
 
 def test_the_published_form(tmp_path: Path) -> None:
-    (case,) = read_rubric_file(written(tmp_path, PUBLISHED), HEALTHBENCH).rows
+    (case,) = read_rubric_file(written(tmp_path, PUBLISHED), HEALTHBENCH_FORM).rows
     assert (case.id, case.messages, case.tags, case.canary) == (
         "p1",
         (USER,),
@@ -104,7 +104,7 @@ NO_SCORE = "line 1: rubrics: no criterion has positive points, so no score can b
 def test_of_published_data_only_that_is_refused_which_cannot_be_scored(
     changed: dict[str, Any], said: list[str], tmp_path: Path
 ) -> None:
-    assert problems(tmp_path, {**PUBLISHED, **changed}, form=HEALTHBENCH) == said
+    assert problems(tmp_path, {**PUBLISHED, **changed}, form=HEALTHBENCH_FORM) == said
 
 
 def rubric(**one: Any) -> dict[str, Any]:
