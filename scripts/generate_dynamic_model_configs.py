@@ -116,9 +116,9 @@ def main(
     endpoints = [model, *(standalone_judges(framework, model) if helm_names else [])]
     folder = output_dir.absolute()
     deployments = model_deployments(tuple(endpoints), cache_db=str(folder.parent / "cache.db"))
-    write_atomic(folder / names.MODEL_DEPLOYMENTS, deployments)
-    write_atomic(folder / names.MODEL_METADATA, model_metadata(tuple(endpoints)))
-    click.echo(f"wrote {folder / names.MODEL_DEPLOYMENTS} and {names.MODEL_METADATA}")
+    write_atomic(folder / names.MODEL_DEPLOYMENTS_FILE, deployments)
+    write_atomic(folder / names.MODEL_METADATA_FILE, model_metadata(tuple(endpoints)))
+    click.echo(f"wrote {folder / names.MODEL_DEPLOYMENTS_FILE} and {names.MODEL_METADATA_FILE}")
     click.echo(
         f"helm-run --local-path {folder} --run-entries TASK:model={deployment_of(endpoints[0])} ..."
     )

@@ -57,7 +57,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "variables": secrets.variables_in,
     "a judge's answer": unusable,
     "the answer it judges": lambda text: unusable(READY, text),
-    "signs": injection_signs.injection_signs,
+    "signs": injection_signs.find_injection_signs,
     "readings": lambda text: list(judge_output.readings(text)),
     "squeezing": judge_output.squeezed,
     "reasoning": ADAPTER.split_reasoning,
@@ -110,7 +110,7 @@ def test_the_measure_tells_a_square_from_a_line() -> None:
 def test_a_different_end_changes_nothing(ends: str) -> None:
     readers: tuple[Callable[[str], object], ...] = (
         REDACTOR.redact_text,
-        injection_signs.injection_signs,
+        injection_signs.find_injection_signs,
         unusable,
     )
     for read, seed in product(readers, SEEDS_BEFORE_AN_END):

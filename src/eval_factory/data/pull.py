@@ -39,7 +39,11 @@ from eval_factory.data.sources import (
     relative_path,
     requested_sources,
 )
-from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_from_environment
+from eval_factory.endpoint.proxies import (
+    certificates_hint,
+    find_trusted_certificates,
+    proxy_from_environment,
+)
 
 PAGE_BEGINNINGS = (b"<!doctype html", b"<html")  # in lower case
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8
@@ -100,7 +104,7 @@ class Fetcher:
             PrerequisiteError: an environment variable names certificates that do not exist.
         """
         self._session = requests.Session()
-        trusted_certificates, _variable = certificates()
+        trusted_certificates, _variable = find_trusted_certificates()
         self._session.verify = trusted_certificates
         self._session.headers["User-Agent"] = f"eval-factory/{__version__}"
         adapter = HTTPAdapter(max_retries=RETRIES, pool_maxsize=_DOWNLOADS_AT_ONCE)

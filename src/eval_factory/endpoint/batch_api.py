@@ -20,7 +20,7 @@ from eval_factory.core.foreign_text import (
     without_html,
 )
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint.proxies import certificates, proxy_for
+from eval_factory.endpoint.proxies import find_trusted_certificates, proxy_for
 from eval_factory.endpoint.servers import Servers
 from eval_factory.endpoint.sign_in import SignInError
 
@@ -29,11 +29,11 @@ UPLOAD_TIMEOUT_S = 600.0  # for the upload of a batch's file, in seconds
 COMPLETION_WINDOW = "24h"  # the time within which a batch has to end; OpenAI allows only 24 hours
 PAGE_SIZE = 100  # the number of batches in a page of the list of batches; OpenAI allows at most 100
 MAX_PAGES = 50  # the maximum number of pages of the list of batches that are read
-INTENT = "eval_factory_intent"
+INTENT_METADATA_KEY = "eval_factory_intent"
 """The metadata field by which a batch of eval-factory is recognized."""
 FINAL_STATUSES = frozenset({"completed", "failed", "expired", "cancelled"})
 """The statuses after which a batch brings no more results."""
-NO_SUCH_ADDRESS = frozenset({404, 405, 501})
+NO_SUCH_ADDRESS_STATUSES = frozenset({404, 405, 501})
 """The HTTP statuses of an endpoint without a batch API.
 
 They mean "not found", "method not allowed" and "not implemented".
@@ -68,7 +68,7 @@ class BatchStatus:
     expires_at: float | None
     """The end of the completion window, in seconds since the epoch."""
     intent: str | None
-    """The value of the metadata field `INTENT`; None if the batch has no such field."""
+    """The value of the metadata field `INTENT_METADATA_KEY`; None if there is no such field."""
     has_metadata: bool
     errors: tuple[tuple[str, str], ...]
     """The (code, message) of each reason why the complete batch failed."""
@@ -89,7 +89,7 @@ class BatchStatus:
             raise BatchApiError("the answer does not describe a batch")
         counts = _mapping(document.get("request_counts"))
         metadata = _mapping(document.get("metadata"))
-        intent = metadata.get(INTENT)
+        intent = metadata.get(INTENT_METADATA_KEY)
         return cls(
             id=document["id"],
             status=str(document.get("status")),
@@ -145,7 +145,8 @@ class BatchApi:
             file_id: the id of the uploaded file.
             address: the path to which the provider sends the requests, such as
                 `/v1/chat/completions`.
-            metadata: the metadata by which the batch is recognized, with the field `INTENT`.
+            metadata: the metadata by which the batch is recognized, with the field
+                `INTENT_METADATA_KEY`.
         """
         request = {
             "input_file_id": file_id,
@@ -235,7 +236,7 @@ class BatchApi:
         proxies: dict[str, str] = {}
         if proxy:
             proxies[urlsplit(url).scheme] = proxy
-        trusted_certificates, _ = certificates()
+        trusted_certificates, _ = find_trusted_certificates()
         try:
             authorization = self._servers.sign_in.header()
             if authorization:

@@ -41,7 +41,7 @@ OPEN_STATES = (BatchState.INTENDED, BatchState.UPLOADED, BatchState.CREATING, Ba
 
 
 @dataclass(frozen=True)
-class Line:
+class BatchLine:
     """A request that goes by batch, as one line of the batch's file.
 
     The fields are columns of the table `lines`.
@@ -64,7 +64,7 @@ class StoredReply:
     """The reply that a batch brought to a request."""
 
     line_id: int
-    """The `id` of the request's `Line`."""
+    """The `id` of the request's `BatchLine`."""
     status: int | None
     """The HTTP status of the answer; None if the batch ended without an answer."""
     data: str
@@ -128,7 +128,7 @@ CREATE TABLE IF NOT EXISTS lines (
 CREATE INDEX IF NOT EXISTS lines_by_key ON lines (key);
 CREATE INDEX IF NOT EXISTS lines_by_intent ON lines (intent);
 """
-# the columns in the order of the fields of `Line` and of `Batch`
+# the columns in the order of the fields of `BatchLine` and of `Batch`
 _LINE = "id, key, role, body, prompt_tokens, output_tokens"
 _BATCH = "intent, number, run_identity, role, state, requests, sha256, file_id, batch_id, created"
 
@@ -160,7 +160,7 @@ class BatchLedger:
 
         Args:
             requests: the requests, each with the `key`, `role`, `body`, `prompt_tokens` and
-                `output_tokens` of a `Line`.
+                `output_tokens` of a `BatchLine`.
         """
         insert = (
             "INSERT INTO lines (key, role, body, prompt_tokens, output_tokens) "
@@ -197,22 +197,22 @@ class BatchLedger:
         """
         self._write("UPDATE lines SET consumed = 2 WHERE consumed = 1")
 
-    def waiting(self) -> list[Line]:
+    def waiting(self) -> list[BatchLine]:
         """Return the requests that wait for a batch, in the order in which they were written."""
         query = f"SELECT {_LINE} FROM lines WHERE intent IS NULL ORDER BY id"  # noqa: S608
-        return [Line(*row) for row in self._rows(query)]
+        return [BatchLine(*row) for row in self._rows(query)]
 
-    def lines_of(self, intent: str) -> list[Line]:
+    def lines_of(self, intent: str) -> list[BatchLine]:
         """Return the requests of a batch, in the order of its file."""
         query = f"SELECT {_LINE} FROM lines WHERE intent = ? ORDER BY id"  # noqa: S608
-        return [Line(*row) for row in self._rows(query, intent)]
+        return [BatchLine(*row) for row in self._rows(query, intent)]
 
     def forget_waiting(self) -> None:
         """Delete the requests that wait for a batch; helm-run makes them again if needed."""
         self._write("DELETE FROM lines WHERE intent IS NULL")
 
     def intend(
-        self, role: str, lines: Sequence[Line], sha256: str, *, run_identity: str = ""
+        self, role: str, lines: Sequence[BatchLine], sha256: str, *, run_identity: str = ""
     ) -> Batch:
         """Write the intent to send these requests as one batch, and return the batch.
 
@@ -366,7 +366,7 @@ def has_open_batches(path: Path) -> bool:
         ledger.close()
 
 
-def line_of_file(line: Line, address: str, secret_fields: Mapping[str, Any]) -> str:
+def line_of_file(line: BatchLine, address: str, secret_fields: Mapping[str, Any]) -> str:
     """Return a line of a batch's file, in the form of OpenAI's batch API.
 
     Args:

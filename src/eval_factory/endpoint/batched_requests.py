@@ -18,7 +18,7 @@ from eval_factory.endpoint import bridge, media
 from eval_factory.endpoint.batch_ledger import BatchLedger, StoredReply
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import Reply, TransportError
-from eval_factory.endpoint.limits import granted_tokens, prompt_size
+from eval_factory.endpoint.limits import max_answer_tokens, prompt_size_in_bytes
 
 _JSON = {"content-type": "application/json"}
 
@@ -139,10 +139,10 @@ class BatchedRequest:
         """Return the ledger's line for a body: the JSON with its media, and estimates of tokens."""
         sent = body
         if media.has_media(body):
-            sent = bridge.run_in_thread(media.filled, body)
-        text_tokens = -(-prompt_size(body) // BYTES_PER_TOKEN)  # rounded up
+            sent = bridge.run_in_thread(media.with_file_contents, body)
+        text_tokens = -(-prompt_size_in_bytes(body) // BYTES_PER_TOKEN)  # rounded up
         return {
             "body": json.dumps(sent),
             "prompt_tokens": text_tokens + media.tokens_in(body),
-            "output_tokens": granted_tokens(body),
+            "output_tokens": max_answer_tokens(body),
         }

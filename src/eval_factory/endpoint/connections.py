@@ -25,15 +25,15 @@ from urllib3.util import Url, parse_url
 from eval_factory import __version__
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.http_wire import (
-    CUT,
+    CUT_MESSAGE,
     LargeBodySlot,
     Reply,
     TransportError,
     Wire,
-    tls_failed,
+    tls_failure_message,
 )
 from eval_factory.endpoint.openai_api import json_text
-from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
+from eval_factory.endpoint.proxies import find_trusted_certificates, proxy_for, tls_context
 
 CONNECT_TIMEOUT_S = 10.0  # for a connection, with the proxy's tunnel and TLS, in seconds
 # the seconds after which the next address of a host is tried in parallel (RFC 8305)
@@ -50,7 +50,7 @@ MAX_SETTLING_S = 2.0
 LINGER_S = MAX_SETTLING_S
 """The seconds for which a connection stays open after its last request, for surplus answers."""
 _SETTLING_FACTOR = 1.5  # `Transport.settling_s` grows by this multiple of the slowest attempt
-PROXY_LOGIN = 407  # the HTTP status with which a proxy asks for a login
+PROXY_LOGIN_STATUS = 407  # the HTTP status with which a proxy asks for a login
 SURPLUS = (
     "the endpoint gave more answers than questions: a question whose answer may be another's is "
     "asked again, on a connection of its own"
@@ -153,7 +153,7 @@ class Transport:
                 that do not exist.
         """
         self.timeout_s = timeout_s
-        certificates()  # only for its error: the certificates are read when TLS begins
+        find_trusted_certificates()  # only for its error: the certificates are read when TLS begins
         self._scheme, self._host, self._port = _address(parse_url(url))
         proxy = proxy_for(url)
         self._proxy = parse_url(proxy) if proxy else None
@@ -277,15 +277,17 @@ class Transport:
                 self._slowest_s = max(self._slowest_s, took_s)
                 return Reply(wire.status, wire.headers(), body, body_slot, wire.doubt)
         except _ProxyLoginError:
-            return Reply(PROXY_LOGIN, {}, b"")
+            return Reply(PROXY_LOGIN_STATUS, {}, b"")
         except BaseException as error:
             body_slot.release()
-            is_cut = isinstance(error, TransportError) and error.silent and str(error) == CUT
+            is_cut = (
+                isinstance(error, TransportError) and error.silent and str(error) == CUT_MESSAGE
+            )
             may_expect_tls = (
                 self._scheme == "http" and self._proxy is None and not self._has_answered
             )
             if is_cut and may_expect_tls:
-                raise TransportError(f"{CUT}; {PERHAPS_TLS}", silent=True) from None
+                raise TransportError(f"{CUT_MESSAGE}; {PERHAPS_TLS}", silent=True) from None
             raise
         finally:
             if wire is not None:
@@ -397,7 +399,7 @@ class Transport:
             await wire.exchange(request.encode("latin-1"), LargeBodySlot(), tunnel=True)
         except TransportError as error:
             raise TransportError(PROXY_FAILED, unreachable=True) from error
-        if wire.status == PROXY_LOGIN:
+        if wire.status == PROXY_LOGIN_STATUS:
             raise _ProxyLoginError
         if wire.status >= 300 or not wire.is_open:
             raise TransportError(PROXY_FAILED, unreachable=True)
@@ -416,14 +418,14 @@ class Transport:
             # A certificate names the host without the dot that may end a host name.
             await wire.speak_tls(self._tls_context, host.rstrip("."))
         except ConnectionError as error:
-            raise TransportError(CUT, silent=True) from error
+            raise TransportError(CUT_MESSAGE, silent=True) from error
         except (OSError, ValueError) as error:
             if "wrong version number" in str(error).lower().replace("_", " "):
                 advice = (
                     "the server there does not speak TLS: the address has to begin with http://"
                 )
                 raise TransportError(advice, unreachable=True) from error
-            raise TransportError(tls_failed(error), unreachable=True) from error
+            raise TransportError(tls_failure_message(error), unreachable=True) from error
 
 
 class _ProxyLoginError(Exception):

@@ -41,17 +41,17 @@ LARGE_AT_ONCE = 2
 
 Together they have at most 128 MiB.
 """
-MAX_MALFORMED = 2
+MAX_MALFORMED_ANSWERS = 2
 """The maximum number of attempts for a request whose answers are malformed.
 
 A second attempt makes sense because another server of the same gateway may then answer.
 """
 
-CUT = "the connection was closed before the whole answer came"
+CUT_MESSAGE = "the connection was closed before the whole answer came"
 _TOO_LARGE = f"the answer is larger than {MAX_BODY >> 20} MiB"
 PAID_AGAIN = (
-    f"the question is asked {MAX_MALFORMED} times at most: one more answer would be paid, and most "
-    "likely be the same"
+    f"the question is asked {MAX_MALFORMED_ANSWERS} times at most: one more answer would be paid, "
+    "and most likely be the same"
 )
 WANTS_TLS = "the server there speaks TLS: the address has to begin with https://"
 
@@ -113,7 +113,7 @@ class TransportError(Exception):
 class MalformedAnswerError(TransportError):
     """The answer arrived, but cannot be read; the next answer would most likely be the same.
 
-    A request is sent at most `MAX_MALFORMED` times if its answers are malformed.
+    A request is sent at most `MAX_MALFORMED_ANSWERS` times if its answers are malformed.
     """
 
     def __init__(self, message: str, *, silent: bool = False, status: int | None = None) -> None:
@@ -456,7 +456,7 @@ class Wire(asyncio.Protocol):
         if self._waiter is not None and not self._is_over:
             self._is_complete = self._has_head and self._ends_with_connection()
             if not self._is_complete:
-                self._fail(TransportError(CUT, silent=not self._parser.get_status_code()))
+                self._fail(TransportError(CUT_MESSAGE, silent=not self._parser.get_status_code()))
             self._wake()
 
     def _ends_with_connection(self) -> bool:
@@ -479,10 +479,10 @@ class Wire(asyncio.Protocol):
             self._read_pending_bytes()
         if self._waiter is not None and not self._is_over:
             silent = not self._parser.get_status_code()
-            message = CUT
+            message = CUT_MESSAGE
             is_tls_error = isinstance(error, ssl.SSLError)
             if is_tls_error:
-                message = tls_failed(error)
+                message = tls_failure_message(error)
             unreachable = silent and is_tls_error
             self._fail(TransportError(message, unreachable=unreachable, silent=silent))
             self._wake()
@@ -577,7 +577,7 @@ def _holds_surplus_answer(data: bytes) -> bool:
     return beginnings > 0
 
 
-def tls_failed(error: Exception | None) -> str:
+def tls_failure_message(error: Exception | None) -> str:
     """Return the message for a TLS error, with advice about certificates.
 
     Raises:

@@ -145,13 +145,13 @@ def estimated_tokens(body: Mapping[str, Any]) -> int:
     The estimate is the sum of the prompt's text, the media and all granted output tokens.
     """
     return (
-        prompt_size(body) // BYTES_PER_TOKEN
+        prompt_size_in_bytes(body) // BYTES_PER_TOKEN
         + media.tokens_in(body.get("messages"))
-        + granted_tokens(body)
+        + max_answer_tokens(body)
     )
 
 
-def prompt_size(body: Mapping[str, Any]) -> int:
+def prompt_size_in_bytes(body: Mapping[str, Any]) -> int:
     """Return the number of bytes of a request's text."""
     texts = [body.get("prompt") or ""]
     for message in body.get("messages") or []:
@@ -160,7 +160,7 @@ def prompt_size(body: Mapping[str, Any]) -> int:
     return sum(len(str(text).encode("utf-8", "replace")) for text in texts)
 
 
-def granted_tokens(body: Mapping[str, Any]) -> int:
+def max_answer_tokens(body: Mapping[str, Any]) -> int:
     """Return the maximum number of tokens of all choices that this body asks for.
 
     Return 0 if the body states no maximum.

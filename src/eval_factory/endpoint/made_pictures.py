@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.endpoint.media import type_of
-from eval_factory.endpoint.openai_api import BASE64, PICTURES, FinalAnswer, UnusableAnswer
+from eval_factory.endpoint.openai_api import (
+    BASE64_FIELD,
+    PICTURES_FIELD,
+    FinalAnswer,
+    UnusableAnswer,
+)
 
 # such as "sha256:9f86...0a08 image/png 51234 bytes"; groups: the SHA-256, and "png"
 _MADE_PICTURE = re.compile(r"sha256:([0-9a-f]{64}) image/([a-z]+) [0-9]+ bytes")
@@ -30,30 +35,31 @@ def pictures_taken_out(answer: Any) -> tuple[Any, dict[str, bytes]]:
     Raises:
         FinalAnswer: an entry of the list is not a picture.
     """
-    parts = answer.get(PICTURES) if isinstance(answer, Mapping) else None
+    parts = answer.get(PICTURES_FIELD) if isinstance(answer, Mapping) else None
     if not isinstance(parts, list) or answer.get("error"):
         return answer, {}  # `read_answer` later reports what is wrong
     named = []
     pictures = {}
     for part in parts:
-        if not isinstance(part, Mapping) or not isinstance(part.get(BASE64), str):
+        if not isinstance(part, Mapping) or not isinstance(part.get(BASE64_FIELD), str):
             raise FinalAnswer(
-                f"the answer holds a picture without {BASE64}; a picture at a URL is not fetched"
+                f"the answer holds a picture without {BASE64_FIELD}; a picture at a URL is not "
+                "fetched"
             )
         try:
-            data = base64.b64decode(part[BASE64], validate=True)
+            data = base64.b64decode(part[BASE64_FIELD], validate=True)
         except (binascii.Error, ValueError):
-            raise FinalAnswer(f"{BASE64} of the answer is not valid base64") from None
+            raise FinalAnswer(f"{BASE64_FIELD} of the answer is not valid base64") from None
         kind = type_of(data)
         if kind is None or not kind.startswith("image/"):
             raise FinalAnswer("the answer holds no PNG, JPEG, GIF or WebP picture")
         name = f"sha256:{hashlib.sha256(data).hexdigest()} {kind} {len(data)} bytes"
         pictures[name] = data
-        named.append({**part, BASE64: name})
-    return {**answer, PICTURES: named}, pictures
+        named.append({**part, BASE64_FIELD: name})
+    return {**answer, PICTURES_FIELD: named}, pictures
 
 
-def made_picture(folder: Path, name: str) -> tuple[Path, str]:
+def picture_path_and_type(folder: Path, name: str) -> tuple[Path, str]:
     """Return (the path of the picture with this name, its media type); the file need not exist.
 
     Raises:
@@ -75,7 +81,7 @@ def store_pictures(folder: Path, pictures: Mapping[str, bytes]) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in pictures.items():
-        file, _ = made_picture(folder, name)
+        file, _ = picture_path_and_type(folder, name)
         temporary = file.with_name(f".{file.name}.{os.urandom(4).hex()}.part")
         temporary.write_bytes(data)
         temporary.replace(file)
@@ -87,7 +93,7 @@ def check_picture(folder: Path, name: str) -> None:
     Raises:
         UnusableAnswer: the file does not exist, or was changed.
     """
-    file, _ = made_picture(folder, name)
+    file, _ = picture_path_and_type(folder, name)
     try:
         is_same = hashlib.sha256(file.read_bytes()).hexdigest() == file.stem
     except OSError:

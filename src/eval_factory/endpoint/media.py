@@ -211,7 +211,7 @@ def _part(media_object: Mapping[str, Any], rule: SendingRule) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": medium}}
 
 
-def filled(tree: Any) -> Any:
+def with_file_contents(tree: Any) -> Any:
     """Return a body as it is sent: with the content of each file instead of its `Medium`.
 
     Raises:
@@ -221,9 +221,9 @@ def filled(tree: Any) -> Any:
     if isinstance(tree, Medium):
         return tree.content()
     if isinstance(tree, Mapping):
-        return {name: filled(value) for name, value in tree.items()}
+        return {name: with_file_contents(value) for name, value in tree.items()}
     if isinstance(tree, list):
-        return [filled(value) for value in tree]
+        return [with_file_contents(value) for value in tree]
     return tree
 
 

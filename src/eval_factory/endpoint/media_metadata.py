@@ -13,7 +13,9 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
-REMOVED = "EXIF, XMP, IPTC, colour profiles, comments and tags"  # as messages name the metadata
+REMOVED_METADATA = (
+    "EXIF, XMP, IPTC, colour profiles, comments and tags"  # as messages name the metadata
+)
 
 _PNG_HEAD = 8  # bytes of the signature
 _PNG_CHUNK_FRAME = 12  # bytes of a chunk besides its content: length, name and checksum

@@ -16,23 +16,23 @@ from typing import Any
 from eval_factory.core.finish_reasons import FinishReason, facts_of_finish_reason
 from eval_factory.core.foreign_text import message_in, message_or_default, with_each_text
 from eval_factory.endpoint import event_stream, finish_reasons, native_answers, stated_errors
-from eval_factory.endpoint.thinking import Split, split_thinking
+from eval_factory.endpoint.thinking import AnswerAndThinking, split_thinking
 
 KEY_VERSION = 1
 CHAT = "chat"  # the endpoint type for messages
 IMAGES = "images"  # the endpoint type for models that make pictures
-PICTURES = "data"  # the field with the pictures of an `images` answer
-BASE64 = "b64_json"  # the field with the content of a picture
+PICTURES_FIELD = "data"  # the field with the pictures of an `images` answer
+BASE64_FIELD = "b64_json"  # the field with the content of a picture
 RESPONSE_FORMAT = "response_format"  # the parameter with the form or the schema of the answer
 _VERDICT = "verdict"  # the name of eval-factory's own schemas for verdicts
 FILTERED = FinishReason.FILTERED.value
 CUT_OFF = FinishReason.LENGTH.value
-TOO_FEW_TOKENS = (
+TOO_FEW_TOKENS_MESSAGE = (
     "an answer was cut off with no text in it: "
     "a model that thinks first needs more than the {granted} output tokens"
     " that this benchmark grants; set config.params.extra.num_output_tokens, 4096 for example"
 )
-FULL_WINDOW = (
+FULL_WINDOW_MESSAGE = (
     "an answer was cut off with no text in it after {counted} of the {granted} tokens that it was "
     "granted: the server's context window is full, set a larger window (Ollama: num_ctx; "
     "llama.cpp: --ctx-size)"
@@ -70,7 +70,7 @@ class Adapter:
                 changed_body[new_name] = value
         return {**changed_body, **self.params_to_add}
 
-    def split_reasoning(self, text: str, *, cut_off: bool = False) -> Split:
+    def split_reasoning(self, text: str, *, cut_off: bool = False) -> AnswerAndThinking:
         """Split a text into the answer and the model's thinking, by this adapter's markers."""
         return split_thinking(
             text, self.start_reasoning_token, self.end_reasoning_token, cut_off=cut_off
@@ -114,7 +114,7 @@ def _image_request_body(request: Mapping[str, Any], model_id: str) -> dict[str, 
         "model": model_id,
         "prompt": request.get("prompt") or "",
         "n": request.get("num_completions", 1),
-        RESPONSE_FORMAT: BASE64,
+        RESPONSE_FORMAT: BASE64_FIELD,
     }
     image_parameters = request.get("image_generation_parameters") or {}
     width = image_parameters.get("output_image_width")
@@ -219,8 +219,8 @@ def cut_off_advice(granted: int, counted: int | None) -> str:
         counted: the tokens of the answer as the endpoint counted them; None: it counted no tokens.
     """
     if counted is not None and counted < _USED_UP_SHARE * granted:
-        return FULL_WINDOW.format(counted=counted, granted=granted)
-    return TOO_FEW_TOKENS.format(granted=granted)
+        return FULL_WINDOW_MESSAGE.format(counted=counted, granted=granted)
+    return TOO_FEW_TOKENS_MESSAGE.format(granted=granted)
 
 
 _PATH = re.compile(r"(?:/|\.{1,2}/|~/|[A-Za-z]:[\\/]).|.*\.(?:gguf|safetensors|bin)\Z")
@@ -493,7 +493,7 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
     """
     if not isinstance(answer, (dict, Mapping)):  # dict first, because the check for Mapping is slow
         raise UnusableAnswer("the answer is not a JSON object")
-    choices = answer.get(PICTURES if endpoint_type == IMAGES else "choices")
+    choices = answer.get(PICTURES_FIELD if endpoint_type == IMAGES else "choices")
     if answer.get("error"):
         raise _error_in(answer["error"], "an error object came with status 200")
     if not isinstance(choices, list) or not choices:
@@ -504,7 +504,7 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
             # The field holds the picture's name here: `made_pictures.pictures_taken_out` has
             # replaced the picture's content.
             return tuple(
-                Choice(str(picture[BASE64]), finish_reason=None, reasoning=None, tokens=())
+                Choice(str(picture[BASE64_FIELD]), finish_reason=None, reasoning=None, tokens=())
                 for picture in choices
             )
         # Sort the choices only if each choice has an index of its own.

@@ -33,7 +33,7 @@ _USAGE_OBJECT = (
     "CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_extract(r.response, "
     "'$.usage') END"
 )
-USAGE = f"CASE WHEN json_valid(r.response) THEN {_USAGE_OBJECT} END"
+USAGE_SQL = f"CASE WHEN json_valid(r.response) THEN {_USAGE_OBJECT} END"
 """The SQL for the object `usage` of an answer, as JSON.
 
 The value is null if the answer is not JSON, or has no such object.
@@ -74,7 +74,7 @@ _ANSWER_SIZE = (
     "WHERE c.type = 'object'"
 )
 
-_COLUMNS = f"a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE}"
+_COLUMNS = f"a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE_SQL}"
 _SIZES = f"""
     CASE WHEN json_valid(r.request) THEN {_PROMPT_SIZE} END,
     CASE WHEN json_valid(r.response) THEN ({_ANSWER_SIZE}) END
@@ -219,7 +219,9 @@ def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
     return {(run_id, role): Price.from_dict(json.loads(price)) for run_id, role, price in rows}
 
 
-def read_paid(cache_db: Path, after: int = 0, *, with_sizes: bool = False) -> Iterator[Paid]:
+def read_paid_answers(
+    cache_db: Path, after: int = 0, *, with_sizes: bool = False
+) -> Iterator[Paid]:
     """Yield every answer that was paid for, in the order of the journal.
 
     Args:
@@ -258,7 +260,7 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
     stored_prices = read_prices(cache_db)
     tokens = 0
     cost = 0.0
-    for paid in read_paid(cache_db, last_copied_id, with_sizes=True):
+    for paid in read_paid_answers(cache_db, last_copied_id, with_sizes=True):
         counted = tokens_for_limit(paid.tokens, paid.sizes)
         tokens += sum(counted)
         price = prices.get(paid.role)

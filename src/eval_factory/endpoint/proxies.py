@@ -214,7 +214,7 @@ def proxy_problems(env: Mapping[str, str]) -> list[str]:
     return problems
 
 
-def certificates() -> tuple[str, str]:
+def find_trusted_certificates() -> tuple[str, str]:
     """Return (file or folder of the trusted certificates, the variable that names it).
 
     If no variable is set, return the file of the package certifi, and "certifi".
@@ -240,7 +240,7 @@ def certificates_hint() -> str:
     Raises:
         PrerequisiteError: the file or folder of the trusted certificates does not exist.
     """
-    bundle, source = certificates()
+    bundle, source = find_trusted_certificates()
     *first, last = CERTIFICATE_VARIABLES
     return (
         f"  the certificates in {bundle} ({source}) are trusted; to trust those of your own "
@@ -250,13 +250,13 @@ def certificates_hint() -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a TLS context that trusts the certificates which `certificates` finds.
+    """Return a TLS context that trusts the certificates which `find_trusted_certificates` finds.
 
     Raises:
         PrerequisiteError: the file or folder of the certificates does not exist.
         OSError: the certificates cannot be read, or the file holds no certificates.
     """
-    bundle, _ = certificates()
+    bundle, _ = find_trusted_certificates()
     is_folder = os.path.isdir(bundle)  # noqa: PTH112 - the path stays as the user wrote it
     context = ssl.create_default_context(
         capath=bundle if is_folder else None, cafile=None if is_folder else bundle

@@ -120,7 +120,7 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
     # The error names the parameter that this server accepts instead.
     if "max_completion_tokens" in text and "max_tokens" in sent:
         return {"max_tokens": "max_completion_tokens"}
-    if "response_format" in text and sent.get("response_format") == openai_api.BASE64:
+    if "response_format" in text and sent.get("response_format") == openai_api.BASE64_FIELD:
         # Some picture models only answer in base64, and refuse the field.
         return {"response_format": None}
     table = _table()

@@ -42,10 +42,10 @@ from eval_factory.endpoint import (
     stated_errors,
 )
 from eval_factory.endpoint.batched_requests import BatchedRequest
-from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
+from eval_factory.endpoint.connections import PROXY_LOGIN_STATUS, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import (
-    MAX_MALFORMED,
+    MAX_MALFORMED_ANSWERS,
     Doubt,
     MalformedAnswerError,
     Reply,
@@ -221,7 +221,7 @@ NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
 
 # texts of messages
-DOUBTED = "its connection brought more answers than were asked for"
+DOUBT_REASON = "its connection brought more answers than were asked for"
 IN_A_200 = " (in an answer with status 200)"
 HELD_BACK = (
     "HTTP 202: the answer is to come later; a later answer is only fetched from a cloud function "
@@ -295,7 +295,7 @@ class _Tries:
             return None
         if isinstance(error, MalformedAnswerError):
             self._malformed += 1
-        if self._malformed >= MAX_MALFORMED:
+        if self._malformed >= MAX_MALFORMED_ANSWERS:
             return None
         self._note_times(error, now)
         is_limited = self._limited_since is not None and server.tolerates_limit(self._limited_since)
@@ -770,7 +770,7 @@ class RetryingClient:
         reply = exchange.reply
         try:
             if reply.doubt.is_raised:
-                raise TransportError(DOUBTED, stray=True)
+                raise TransportError(DOUBT_REASON, stray=True)
             return self._completion(exchange)
         finally:
             reply.body_slot.release()  # another large body may now be read into memory
@@ -848,8 +848,10 @@ class RetryingClient:
                 headers=headers,
                 error_text=text,
             )
-        if status == PROXY_LOGIN:
-            raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url), PROXY_LOGIN)
+        if status == PROXY_LOGIN_STATUS:
+            raise EndpointUnusable(
+                messages.proxy_login(PROXY_LOGIN_STATUS, turn.server.url), PROXY_LOGIN_STATUS
+            )
         if status in STOPPING_STATUSES:
             is_about_a_prompt = self._count_refusal(status, turn.server)
             if not is_about_a_prompt:
@@ -917,7 +919,7 @@ def _with_media(body: Mapping[str, Any]) -> Mapping[str, Any]:
     if not media.has_media(body):
         return body
     try:
-        filled: Mapping[str, Any] = bridge.run_in_thread(media.filled, body)
+        filled: Mapping[str, Any] = bridge.run_in_thread(media.with_file_contents, body)
     except media.UnusableMedium as error:
         raise RequestFailed(str(error)) from None
     return filled

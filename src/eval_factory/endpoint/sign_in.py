@@ -33,7 +33,7 @@ from eval_factory.core.secrets import Redactor, secret_in, variable_of
 from eval_factory.core.urls import origin_of
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
-from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_for
+from eval_factory.endpoint.proxies import certificates_hint, find_trusted_certificates, proxy_for
 from eval_factory.endpoint.registrable_domain import fallback_service
 
 if TYPE_CHECKING:
@@ -375,7 +375,7 @@ class OAuthSignIn(SignIn):
 
         The secret is sent by HTTP Basic authentication, as RFC 6749, section 2.3.1, prefers.
         """
-        trusted_certificates, _ = certificates()
+        trusted_certificates, _ = find_trusted_certificates()
         proxy = proxy_for(url)
         proxies = {}
         if proxy:

@@ -34,7 +34,7 @@ Examples: `<|start|>assistant`, `<|channel|>final`, `<|end|>`.
 
 
 @dataclass(frozen=True)
-class Split:
+class AnswerAndThinking:
     """The two parts of a text: the answer, which is scored, and the model's thinking."""
 
     answer: str
@@ -42,7 +42,7 @@ class Split:
     unfinished: bool = False  # True if the text ends in the middle of the thinking
 
 
-def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) -> Split:
+def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) -> AnswerAndThinking:
     """Split a text into the answer and the model's thinking.
 
     If the two markers are the default pair, all known pairs are used; else only this pair. After a
@@ -64,52 +64,54 @@ def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) ->
         answer_split = _split(split.answer, *markers, cut_off=cut_off and not split.unfinished)
         if answer_split.thought is not None:
             thoughts = [thought for thought in (split.thought, answer_split.thought) if thought]
-            split = Split(
+            split = AnswerAndThinking(
                 answer_split.answer,
                 thought="\n\n".join(thoughts),
                 unfinished=answer_split.unfinished or split.unfinished,
             )
     if split.thought is None or "<|" not in text:
         return split
-    return Split(
+    return AnswerAndThinking(
         _HARMONY.sub("", split.answer).strip(),
         thought=_HARMONY.sub("", split.thought).strip(),
         unfinished=split.unfinished,
     )
 
 
-def _split_at_headings(text: str) -> Split:
+def _split_at_headings(text: str) -> AnswerAndThinking:
     """Split a text that begins with the heading "## Thinking"; all other text is an answer."""
     begin = _HEADING.match(text)
     if begin is None:
-        return Split(text, thought=None)
+        return AnswerAndThinking(text, thought=None)
     end = _FINAL_HEADING.search(text, begin.end())
     if end is None:
-        return Split("", thought=text[begin.end() :].strip(), unfinished=True)
-    return Split(text[end.end() :].strip(), thought=text[begin.end() : end.start()].strip())
+        return AnswerAndThinking("", thought=text[begin.end() :].strip(), unfinished=True)
+    return AnswerAndThinking(
+        text[end.end() :].strip(), thought=text[begin.end() : end.start()].strip()
+    )
 
 
-def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
+def _split(text: str, start: str, end: str, *, cut_off: bool) -> AnswerAndThinking:
     """Split a text by a single pair of markers; a text without markers is an answer."""
     if start[:1] not in text and end[:1] not in text:  # a fast check, for long texts
-        return Split(text, thought=None)
+        return AnswerAndThinking(text, thought=None)
     before_end, end_marker, after_end = text.rpartition(end)  # at the last end marker
     if end_marker:
         before_start, start_marker, thought = before_end.partition(start)
         if start_marker:
-            return Split((before_start + after_end).strip(), thought=thought)
+            return AnswerAndThinking((before_start + after_end).strip(), thought=thought)
         # The start marker was in the chat template.
-        return Split(after_end.strip(), thought=before_end)
+        return AnswerAndThinking(after_end.strip(), thought=before_end)
     before_start, start_marker, thought = text.partition(start)
     if start_marker:  # without an end marker
-        return Split(before_start.strip(), thought=thought, unfinished=True)
+        return AnswerAndThinking(before_start.strip(), thought=thought, unfinished=True)
     if cut_off:  # the text may end in a part of the start marker
         stripped = text.rstrip()
         part = _part_of_marker(stripped, start)
         if part:
             answer = stripped.removesuffix(part).strip()
-            return Split(answer, thought="", unfinished=True)
-    return Split(text, thought=None)
+            return AnswerAndThinking(answer, thought="", unfinished=True)
+    return AnswerAndThinking(text, thought=None)
 
 
 def _part_of_marker(text: str, marker: str) -> str:

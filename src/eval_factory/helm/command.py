@@ -38,18 +38,18 @@ def model_files(plan: Plan, *, debug: bool = False) -> dict[str, str]:
     keeps prompts out of the log.
     """
     files = {
-        names.MODEL_DEPLOYMENTS: model_deployments(
+        names.MODEL_DEPLOYMENTS_FILE: model_deployments(
             plan.all_endpoints, cache_db=str(plan.rundir.cache_db)
         ),
-        names.MODEL_METADATA: model_metadata(plan.all_endpoints),
+        names.MODEL_METADATA_FILE: model_metadata(plan.all_endpoints),
     }
     if plan.evaluation.benchmark is not None:
         files |= benchmark_files(plan.evaluation.benchmark, plan.judges, plan.rundir.model_configs)
     elif plan.judges:
         # The file has the form of HELM's jury configuration.
-        files[names.JUDGES] = _dump({"judges": _judge_entries(plan.judges)})
+        files[names.JUDGES_FILE] = _dump({"judges": _judge_entries(plan.judges)})
     if not debug:
-        files[names.LOGGING] = quiet_logging()
+        files[names.LOGGING_FILE] = quiet_logging()
     return files
 
 
@@ -142,8 +142,8 @@ def benchmark_files(
         text = safe_files.read_text(prompt)
         filled = benchmark.jury_form.filled(text)
         if filled != text:
-            prompt = folder / names.JUDGE_PROMPT
-            files[names.JUDGE_PROMPT] = filled
+            prompt = folder / names.JUDGE_PROMPT_FILE
+            files[names.JUDGE_PROMPT_FILE] = filled
     # All keys, in the order of the file. Keys whose value is None are left out below; `or None`
     # leaves out a key that is False.
     document: dict[str, Any] = {
@@ -175,7 +175,7 @@ def benchmark_files(
                 metric = _jury_metric(benchmark, prompt, judges)
             document["metrics"].append(metric)
     stated = {name: value for name, value in document.items() if value is not None}
-    return {names.BENCHMARK: _dump(stated), **files}
+    return {names.BENCHMARK_FILE: _dump(stated), **files}
 
 
 def _jury_metric(
@@ -259,9 +259,9 @@ def run_entry(plan: Plan) -> str:
     """
     arguments: dict[str, Any] = dict(plan.scenario_arguments)
     if plan.evaluation.benchmark is not None:  # benchmark.yaml names the judges too
-        arguments["config_path"] = str(plan.rundir.model_configs / names.BENCHMARK)
+        arguments["config_path"] = str(plan.rundir.model_configs / names.BENCHMARK_FILE)
     elif plan.judges:
-        arguments["jury_config_path"] = str(plan.rundir.model_configs / names.JUDGES)
+        arguments["jury_config_path"] = str(plan.rundir.model_configs / names.JUDGES_FILE)
     params = plan.evaluation.params
     # An option whose value is None is left out; `or None` leaves out an option that is off.
     options = {
@@ -309,7 +309,7 @@ def command_line(plan: Plan, *, debug: bool = False, max_instances: int | None =
     """
     log_config = None
     if not debug:
-        log_config = str(plan.rundir.model_configs / names.LOGGING)
+        log_config = str(plan.rundir.model_configs / names.LOGGING_FILE)
     plug_in_modules = [names.PLUGIN_MODULE]
     plug_in = plan.evaluation.task.plug_in
     if plug_in and plug_in.helm_plugin:
@@ -320,7 +320,7 @@ def command_line(plan: Plan, *, debug: bool = False, max_instances: int | None =
         "suite": HELM_SUITE,
         "max_eval_instances": max_instances
         or plan.evaluation.params.limit_samples
-        or names.NO_LIMIT,
+        or names.NO_INSTANCE_LIMIT,
         "helm_dir": str(plan.rundir.helm),
         "model_configs_dir": str(plan.rundir.model_configs),
         "log_config": log_config,

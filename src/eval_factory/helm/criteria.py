@@ -186,11 +186,11 @@ def _template_in(source: str) -> str | None:
 
 
 # the fields of a judge's output, and of a recorded decision
-MET = "criteria_met"
-EXPLANATION = "explanation"
-NUMBER = "criterion"  # a criterion's number in the prompt, from 1
-JUDGEMENTS = "judgements"
-ERROR = "error"  # the reason, in the record of a missing decision
+MET_FIELD = "criteria_met"
+EXPLANATION_FIELD = "explanation"
+NUMBER_FIELD = "criterion"  # a criterion's number in the prompt, from 1
+JUDGEMENTS_FIELD = "judgements"
+ERROR_FIELD = "error"  # the reason, in the record of a missing decision
 
 _FURTHER_PATTERNS = {
     # "</criteria>"
@@ -205,7 +205,7 @@ _FURTHER_PATTERNS = {
         re.IGNORECASE,
     ),
 }
-"""Further patterns for signs that `injection_signs.injection_signs` finds too."""
+"""Further patterns for signs that `injection_signs.find_injection_signs` finds too."""
 _SQUEEZED_DECISION = re.compile(r"criteriamet(?:true|false|yes)")  # '"criteria_met": true'
 """Finds a decision in a text that `judge_output.squeezed` has reduced to letters and digits."""
 
@@ -219,7 +219,7 @@ class Decision:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the decision as annotations hold it."""
-        return {MET: self.met, EXPLANATION: self.explanation}
+        return {MET_FIELD: self.met, EXPLANATION_FIELD: self.explanation}
 
 
 def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
@@ -243,7 +243,7 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
         """
         decisions: Any = [record]
         if count > 1:
-            decisions = record[JUDGEMENTS]
+            decisions = record[JUDGEMENTS_FIELD]
         if not isinstance(decisions, list):
             return False  # `read` refuses such a record
         for decision in decisions:
@@ -254,9 +254,9 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
     def read(record: Mapping[str, Any]) -> list[Decision]:
         if count == 1:
             return [_decision(record)]
-        return _numbered(record[JUDGEMENTS], count)
+        return _numbered(record[JUDGEMENTS_FIELD], count)
 
-    key = MET if count == 1 else JUDGEMENTS
+    key = MET_FIELD if count == 1 else JUDGEMENTS_FIELD
     return judge_output.own_judgement(
         text,
         is_judgement=lambda record: key in record,
@@ -273,13 +273,13 @@ def _is_in_answer(decision: Mapping[str, Any], squeezes: Sequence[str]) -> bool:
 
     `squeezes` are the readings, reduced to letters and digits.
     """
-    met = decision.get(MET)
+    met = decision.get(MET_FIELD)
     if isinstance(met, bool):
         met = str(met).lower()  # as in JSON
-    explanation = decision.get(EXPLANATION)
-    parts = [squeezed(judge_output.undisguised(f"{MET} {met}"))]
+    explanation = decision.get(EXPLANATION_FIELD)
+    parts = [squeezed(judge_output.undisguised(f"{MET_FIELD} {met}"))]
     if isinstance(explanation, str):
-        parts.append(squeezed(judge_output.undisguised(f"{EXPLANATION} {explanation}")))
+        parts.append(squeezed(judge_output.undisguised(f"{EXPLANATION_FIELD} {explanation}")))
     # Decision and explanation have to be in the same reading.
     return any(all(part in squeeze for part in parts) for squeeze in squeezes)
 
@@ -289,7 +289,7 @@ def decision_signs(answer: str) -> list[str]:
 
     A decision in the form of a judge's output is the sign `injection_signs.READY_MADE`.
     """
-    signs = set(injection_signs.injection_signs(answer))
+    signs = set(injection_signs.find_injection_signs(answer))
     for reading in judge_output.readings(answer):
         if _SQUEEZED_DECISION.search(squeezed(reading)):
             signs.add(injection_signs.READY_MADE)
@@ -307,11 +307,11 @@ def _numbered(records: Any, count: int) -> list[Decision]:
     """
     is_list = isinstance(records, list)
     if not is_list or not all(isinstance(record, Mapping) for record in records):
-        raise UnusableJudgeOutput(f'"{JUDGEMENTS}" is not a list of JSON objects')
+        raise UnusableJudgeOutput(f'"{JUDGEMENTS_FIELD}" is not a list of JSON objects')
     by_number = {}
     for record in records:
-        if type(record.get(NUMBER)) is int:  # not `isinstance`, for which True is an int
-            by_number[record[NUMBER]] = record
+        if type(record.get(NUMBER_FIELD)) is int:  # not `isinstance`, for which True is an int
+            by_number[record[NUMBER_FIELD]] = record
     numbers = range(1, count + 1)
     missing = [str(number) for number in numbers if number not in by_number]
     if missing:
@@ -325,13 +325,13 @@ def _numbered(records: Any, count: int) -> list[Decision]:
 
 def _decision(record: Mapping[str, Any]) -> Decision:
     """Return the decision in a record; raise `UnusableJudgeOutput` if a field is not usable."""
-    met = record.get(MET)
-    explanation = record.get(EXPLANATION)
+    met = record.get(MET_FIELD)
+    explanation = record.get(EXPLANATION_FIELD)
     if not isinstance(met, bool):
-        raise UnusableJudgeOutput(f'"{MET}" is not true or false')
+        raise UnusableJudgeOutput(f'"{MET_FIELD}" is not true or false')
     # An explanation without a word may be the "..." of the form in the prompt.
     if not isinstance(explanation, str) or not re.search(r"\w", explanation):
-        raise UnusableJudgeOutput(f'"{EXPLANATION}" is missing or says nothing')
+        raise UnusableJudgeOutput(f'"{EXPLANATION_FIELD}" is missing or says nothing')
     return Decision(met, explanation)
 
 
@@ -401,7 +401,7 @@ def _met(decision: Any) -> bool | None:
     """
     if not isinstance(decision, Mapping):
         return None
-    met = decision.get(MET)
+    met = decision.get(MET_FIELD)
     return met if isinstance(met, bool) else None
 
 
@@ -415,5 +415,5 @@ def error_of(by_judge: Mapping[str, Mapping[str, Any]], judge: str) -> str | Non
     decision = by_judge.get(judge)
     if not isinstance(decision, Mapping):
         return None
-    reason = decision.get(ERROR)
+    reason = decision.get(ERROR_FIELD)
     return reason if isinstance(reason, str) else None

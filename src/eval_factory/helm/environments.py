@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     # not imported at run time: the module imports pydantic, which helm-run does not need
     from eval_factory.plan.run_plan import Plan
 
-HOMES = {MEDHELM.name: MEDHELM_HOME_VARIABLE, HEIM.name: HEIM_HOME_VARIABLE}
+HOME_VARIABLES = {MEDHELM.name: MEDHELM_HOME_VARIABLE, HEIM.name: HEIM_HOME_VARIABLE}
 """From each upstream with a separate environment to the variable with the environment's folder."""
 MODULE_OF_PICTURE_METRICS = "torch"  # every metric of pictures needs this module
 STARTER = Path(__file__).resolve().parents[1] / "helm_plugin" / "start_in_environment.py"
@@ -108,7 +108,7 @@ def environment_of(upstream: Upstream) -> Environment:
     """Return the environment for an upstream. The upstream need not be installed."""
     if upstream is HELM:
         return Environment(HELM, python=sys.executable)
-    home = home_of(upstream)
+    home = environment_folder_of(upstream)
     return Environment(
         upstream,
         python=str(home / "bin" / "python"),
@@ -140,13 +140,13 @@ def _makes_images(run_spec: str) -> bool:
     return indexed is not None and indexed.makes_images
 
 
-def home_of(upstream: Upstream) -> Path:
+def environment_folder_of(upstream: Upstream) -> Path:
     """Return the folder of the environment of medhelm or HEIM.
 
-    A variable (`HOMES`) may name the folder. Without the variable, the folder is in the user's data
-    folder by the XDG Base Directory Specification.
+    A variable (`HOME_VARIABLES`) may name the folder. Without the variable, the folder is in the
+    user's data folder by the XDG Base Directory Specification.
     """
-    configured_home = os.environ.get(HOMES[upstream.name])
+    configured_home = os.environ.get(HOME_VARIABLES[upstream.name])
     if configured_home:
         return Path(os.path.abspath(os.path.expanduser(configured_home)))
     data = Path(os.environ.get("XDG_DATA_HOME", ""))
@@ -174,7 +174,7 @@ def installed_upstream() -> Upstream:
     )
 
 
-def look_for_packages(
+def require_packages(
     task: str, run_spec: str, upstream: Upstream, *, only_generate: bool = False
 ) -> None:
     """Check that HELM and the packages of a run spec are installed.
@@ -191,7 +191,7 @@ def look_for_packages(
         PrerequisiteError: a package is not installed, or HELM has another version. The message
             names the command that installs the missing package or version.
     """
-    look_for_helm(upstream)
+    require_helm(upstream)
     environment = environment_of_run(upstream, run_spec)
     version = environment.version_of(upstream.package)
     if version != upstream.version:
@@ -210,7 +210,9 @@ def look_for_packages(
             raise PrerequisiteError(_no_metrics_of_pictures(task, missing))
         # `picture_metrics` reports the metrics that need other missing packages.
     elif missing:
-        raise PrerequisiteError(f"{not_installed(task, missing, environment)}\n  nothing was asked")
+        raise PrerequisiteError(
+            f"{missing_modules_message(task, missing, environment)}\n  nothing was asked"
+        )
 
 
 def _no_metrics_of_pictures(task: str, missing: Iterable[str]) -> str:
@@ -225,7 +227,7 @@ def _no_metrics_of_pictures(task: str, missing: Iterable[str]) -> str:
     )
 
 
-def look_for_helm(upstream: Upstream) -> Environment:
+def require_helm(upstream: Upstream) -> Environment:
     """Check that an upstream is installed, and return its environment.
 
     Raises:
@@ -236,7 +238,7 @@ def look_for_helm(upstream: Upstream) -> Environment:
         if upstream is HELM:
             folder = f"the environment of eval-factory, {sys.prefix}"
         else:
-            folder = str(home_of(upstream))
+            folder = str(environment_folder_of(upstream))
         raise PrerequisiteError(
             f"HELM ({upstream.package}) is not installed in {folder}\n  {how_to_install(upstream)}"
         )
@@ -251,7 +253,7 @@ def how_to_install(upstream: Upstream) -> str:
     if upstream is HELM:
         return install_command([f"{HELM.package}=={HELM.version}"], sys.executable)
     return (
-        f"eval-factory upstream install {upstream.name}   ({HOMES[upstream.name]} "
+        f"eval-factory upstream install {upstream.name}   ({HOME_VARIABLES[upstream.name]} "
         "names an environment that is elsewhere)"
     )
 
@@ -267,7 +269,7 @@ def missing_for(run_spec: str, environment: Environment) -> list[str]:
     return [module for module in entry.packages if not environment.has_module(module)]
 
 
-def not_installed(task: str, modules: Iterable[str], environment: Environment) -> str:
+def missing_modules_message(task: str, modules: Iterable[str], environment: Environment) -> str:
     """Return the message that modules are missing, with the command that installs packages."""
     modules = list(modules)
     packages = load_index(environment.upstream).packages

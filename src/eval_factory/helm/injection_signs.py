@@ -136,7 +136,7 @@ The pattern therefore also finds ratings over several lines, or with spaces betw
 """
 
 
-def injection_signs(answer: str) -> list[str]:
+def find_injection_signs(answer: str) -> list[str]:
     """Return the signs that an answer tries to influence its judges, in a fixed order.
 
     A sign is a reason to look at the answer, not a proof.

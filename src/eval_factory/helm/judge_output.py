@@ -465,7 +465,7 @@ def jury_form_in(model_configs: Path) -> JuryForm:
     Raises:
         OSError, ValueError, KeyError, TypeError: benchmark.yaml exists but cannot be read.
     """
-    file = model_configs / names.BENCHMARK
+    file = model_configs / names.BENCHMARK_FILE
     if not file.is_file():
         return HELMS_JURY_FORM
     document = parse_own_text(file.read_text(encoding="utf-8"))
@@ -484,7 +484,7 @@ def has_answers_in(model_configs: Path) -> bool:
     Raises:
         OSError, ValueError: benchmark.yaml exists but cannot be read.
     """
-    file = model_configs / names.BENCHMARK
+    file = model_configs / names.BENCHMARK_FILE
     if not file.is_file():
         return False
     document = parse_own_text(file.read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
 """States the direction, scale and unit of HELM's metrics, and chooses a run's main metric.
 
 The facts come from the code of HELM's metrics (crfm-helm 0.5.16). A metric that is not in the table
-is unknown, unless its values have the scale of HELM's juries (`facts_of`). `tests/helm` compares
-the directions with HELM's own `static/schema_*.yaml`.
+is unknown, unless its values have the scale of HELM's juries (`metric_facts_of`). `tests/helm`
+compares the directions with HELM's own `static/schema_*.yaml`.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ Such a score has the metric's direction, scale and unit.
 """
 
 
-def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts:
+def metric_facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts:
     """Return the facts about a metric.
 
     Args:

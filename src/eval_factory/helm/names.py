@@ -20,14 +20,16 @@ PLUGIN_MODULE = "eval_factory.helm_plugin.plugin"
 LOG_FILTER_CLASS = "eval_factory.helm_plugin.log_filter.WithholdText"
 
 # the generated files in model_configs/
-MODEL_DEPLOYMENTS = "model_deployments.yaml"
-MODEL_METADATA = "model_metadata.yaml"
-JUDGES = "judges.yaml"
-BENCHMARK = "benchmark.yaml"
-JUDGE_PROMPT = "judge_prompt.txt"
-LOGGING = "logging.yaml"
-OTHER_RUN = "other_run.json"  # the instances of the run that `extra.stop_when.differs_from` names
-SETTINGS = "settings.json"  # for the plug-in: the paths of data, and the permitted hosts
+MODEL_DEPLOYMENTS_FILE = "model_deployments.yaml"
+MODEL_METADATA_FILE = "model_metadata.yaml"
+JUDGES_FILE = "judges.yaml"
+BENCHMARK_FILE = "benchmark.yaml"
+JUDGE_PROMPT_FILE = "judge_prompt.txt"
+LOGGING_FILE = "logging.yaml"
+OTHER_RUN_FILE = (
+    "other_run.json"  # the instances of the run that `extra.stop_when.differs_from` names
+)
+SETTINGS_FILE = "settings.json"  # for the plug-in: the paths of data, and the permitted hosts
 
 _ORGANIZATION = "endpoint"  # HELM requires names of the form <organization>/<name>
 
@@ -35,7 +37,7 @@ LENGTH_TOKENIZER = "openai/cl100k_base"
 """The tokenizer that counts the tokens of prompts if `max_length` limits the prompts."""
 
 # the value of `--max-eval-instances` for all instances; HELM requires the option
-NO_LIMIT = 2_147_483_647
+NO_INSTANCE_LIMIT = 2_147_483_647
 
 DEFAULT_JURY = {
     "gpt": "stanfordhealthcare/gpt-4o-2024-05-13",
@@ -84,19 +86,19 @@ SCENARIO_FILE = "scenario.json"
 STATS_FILE = "stats.json"
 PER_INSTANCE_STATS_FILE = "per_instance_stats.json"
 
-NOT_JUDGED = "eval_factory_not_judged"
+NOT_JUDGED_FIELD = "eval_factory_not_judged"
 """The key in a jury's annotation whose value lists the judges without a rating, with the reasons.
 """
 
-DECISIONS = "eval_factory_decisions"
+DECISIONS_FIELD = "eval_factory_decisions"
 """The key in the annotation of medhelm's HealthBench whose value has each judge's decisions about
 the criteria. The decisions are in the rubric's order.
 """
 
-UNSCORABLE = "HELM cannot score this answer: "
+UNSCORABLE_PREFIX = "HELM cannot score this answer: "
 """The beginning of the reason if an answer has no score because a metric raised an error."""
 
-MEDHELM_HEALTHBENCH = frozenset(
+MEDHELM_HEALTHBENCH_ANNOTATORS = frozenset(
     f"helm.benchmark.annotation.health_bench_annotator.{name}"
     for name in ("HealthBenchAnnotator", "HealthBenchProfessionalAnnotator")
 )

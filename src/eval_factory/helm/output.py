@@ -305,12 +305,12 @@ def read_run(folder: Path) -> HelmRun:
     """
     return HelmRun(
         folder=folder,
-        run_spec=read_record(folder / names.RUN_SPEC_FILE, StoredRunSpec),
-        stats=read_record(folder / names.STATS_FILE, list[Stat]),
+        run_spec=read_json_file(folder / names.RUN_SPEC_FILE, StoredRunSpec),
+        stats=read_json_file(folder / names.STATS_FILE, list[Stat]),
     )
 
 
-def read_record(path: Path, shape: type[_Read]) -> _Read:
+def read_json_file(path: Path, shape: type[_Read]) -> _Read:
     """Read a JSON file, and return its content as an object of the type `shape`.
 
     Raises:
@@ -504,12 +504,14 @@ def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
     return sorted(data_files)
 
 
-def reason_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> str | None:
+def reason_not_judged(
+    annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str
+) -> str | None:
     """Return the recorded reason why a judge did not judge an answer; None if none is recorded.
 
     The arguments are those of `judgement_of`.
     """
-    reasons = (annotations or {}).get(jury.annotation, {}).get(names.NOT_JUDGED)
+    reasons = (annotations or {}).get(jury.annotation, {}).get(names.NOT_JUDGED_FIELD)
     reason = reasons.get(judge) if isinstance(reasons, Mapping) else None
     return reason if isinstance(reason, str) else None
 
@@ -531,7 +533,7 @@ def judgement_of(
     judgement = (annotations or {}).get(jury.annotation, {}).get(judge)
     if isinstance(judgement, Mapping) and judgement:
         return dict(judgement)
-    reason = reason_of(annotations, jury, judge)
+    reason = reason_not_judged(annotations, jury, judge)
     if reason is None:
         return {}
     return {"error": reason}
@@ -663,7 +665,7 @@ def read_run_record(helm_dir: Path) -> RunRecord:
     """
     file = helm_dir / names.RUN_RECORD_FILE
     if file.is_file():
-        return read_record(file, RunRecord)
+        return read_json_file(file, RunRecord)
     return RunRecord()
 
 
@@ -675,7 +677,7 @@ class FurtherReply:
     error: str | None  # the reason why there is no reply
 
 
-def read_replies(file: Path) -> dict[tuple[str, int], FurtherReply]:
+def read_further_replies(file: Path) -> dict[tuple[str, int], FurtherReply]:
     """Return a dict from (instance id, number of the trial) to the reply to the further turn.
 
     The dict is empty if the file does not exist or has another form.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from eval_factory.helm.metric_facts import facts_of
+from eval_factory.helm.metric_facts import metric_facts_of
 from eval_factory.helm.names import model_entry
 
 SCHEMA_FILE = "schema_medhelm.yaml"
@@ -38,18 +38,18 @@ class PageRun:
     """The facts about a run that the schema needs."""
 
     task: str  # eval-factory's name of the task
-    groups: tuple[str, ...]  # the `plain_name` of each of HELM's groups, the most general first
+    groups: tuple[str, ...]  # the `safe_name` of each of HELM's groups, the most general first
     metrics: tuple[str, ...]  # the names of all scores
     main_metric: str
     main_split: str  # the split of HELM's instances whose scores count, most often `test`
 
 
-def is_plain(metric: str) -> bool:
+def is_safe_metric_name(metric: str) -> bool:
     """Return True if it is safe that HELM renders this name of a metric."""
     return _PLAIN.fullmatch(metric) is not None
 
 
-def plain_name(name: str, longest: int = _MAX_NAME) -> str:
+def safe_name(name: str, longest: int = _MAX_NAME) -> str:
     """Return a name that is safe in file names, on every system, and in templates.
 
     All characters that are not safe become `_`; dots at the beginning are removed. The result is
@@ -169,7 +169,7 @@ def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> l
             if name not in by_name:
                 readable = name.replace("_", " ")
                 by_name[name] = {"name": name, "display_name": readable[:1].upper() + readable[1:]}
-                higher_is_better = facts_of(name).higher_is_better
+                higher_is_better = metric_facts_of(name).higher_is_better
                 if higher_is_better is not None:
                     by_name[name]["lower_is_better"] = not higher_is_better
     return list(by_name.values())

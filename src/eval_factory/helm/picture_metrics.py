@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from eval_factory.helm.environments import Environment, environment_of_plan, home_of
+from eval_factory.helm.environments import Environment, environment_folder_of, environment_of_plan
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.picture_metrics import PictureMetric, Weights, metrics_of
 from eval_factory.tasks.upstreams import HEIM
@@ -20,7 +20,7 @@ def weights_folder() -> Path:
     Without this folder, HELM would use a folder in each output folder, and download the weights for
     each run again.
     """
-    return home_of(HEIM).parent / "heim-weights"
+    return environment_folder_of(HEIM).parent / "heim-weights"
 
 
 def path_of(weights: Weights, env: Mapping[str, str]) -> Path:
@@ -83,7 +83,7 @@ def uncomputed_metrics(plan: Plan, env: Mapping[str, str]) -> dict[PictureMetric
     return reasons
 
 
-def classes_of(metrics: Iterable[PictureMetric]) -> tuple[str, ...]:
+def class_names_of(metrics: Iterable[PictureMetric]) -> tuple[str, ...]:
     """Return the class names of metrics, sorted."""
     return tuple(sorted(metric.class_name for metric in metrics))
 

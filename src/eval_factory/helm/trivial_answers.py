@@ -40,9 +40,9 @@ MAX_LABEL_LENGTH = 20  # the maximum length of a label, in characters
 
 _MIN_REPEATS = 2  # a right answer of fewer questions is not used for other questions
 
-EMPTY_NAME = "empty"
+EMPTY_STRATEGY = "empty"
 REFUSAL_NAME = "refusal"
-MAJORITY_NAME = "majority"
+MAJORITY_STRATEGY = "majority"
 RANDOM_NAME = "random"
 SHORTEST_NAME = "shortest option"
 LENGTH_NAME = "length threshold"
@@ -108,7 +108,7 @@ def strategies(
         return []
     labels = _labels(questions, form)
     # the strategies that give every question the same answer: a name -> the answer
-    constants = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL}
+    constants = {EMPTY_STRATEGY: "", REFUSAL_NAME: REFUSAL}
     for answer in labels:
         constants[f"always {answer}"] = answer
     if form is not None:
@@ -117,7 +117,7 @@ def strategies(
     # a strategy's name -> its answer to each question
     by_name = {name: (answer,) * len(questions) for name, answer in constants.items()}
     # Many SQL questions cannot be answered, and an empty query is right. So the majority would be
-    # the constant `EMPTY_NAME`. SQL questions have no options and no longest option either.
+    # the constant `EMPTY_STRATEGY`. SQL questions have no options and no longest option either.
     if form != "sql":
         by_name |= dict(_data_dependent_answers(questions, source_noun))
     if compares_words and not labels:
@@ -127,7 +127,7 @@ def strategies(
         by_name[LEAD_NAME] = tuple(
             _first_sentences(question.text, max_words) for question in questions
         )
-    most_important = (LEAD_NAME, EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME)
+    most_important = (LEAD_NAME, EMPTY_STRATEGY, REFUSAL_NAME, MAJORITY_STRATEGY)
     ordered = []
     names_in_order = dict.fromkeys([*most_important, *by_name])  # each name once
     for name in names_in_order:
@@ -151,11 +151,11 @@ def _data_dependent_answers(
     """Yield (name, answers) of each strategy that depends on right answers, options or lengths."""
     majority = _majority(questions)
     if majority is not None:
-        yield MAJORITY_NAME, majority
+        yield MAJORITY_STRATEGY, majority
     # Without a majority, questions that share their source with no other get an empty answer.
     by_source = _majority_by_source(questions, fallback=majority or ("",) * len(questions))
     if by_source is not None:
-        yield f"{MAJORITY_NAME} by {source_noun}", by_source
+        yield f"{MAJORITY_STRATEGY} by {source_noun}", by_source
     option_sets = {tuple(sorted(question.options.values())) for question in questions}
     all_have_several_options = min(map(len, option_sets)) > 1
     # If all questions have the same options, the longest option would always be the same.
@@ -517,8 +517,8 @@ def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
 
 # The judges of a run may be probed: they rate a long and polite answer without content. A judge who
 # rates it well rewards length and tone. Unlike the answers above, it is rated by judges.
-PADDED_QUESTIONS = 10  # the number of questions to which judges rate the padded answer
-PADDED_NAME = "padded generic answer"
+PADDED_QUESTION_COUNT = 10  # the number of questions to which judges rate the padded answer
+PADDED_STRATEGY = "padded generic answer"
 PADDED_ANSWER = (
     "Thank you very much for your question. "
     "It is good that you have asked, and I am glad to help. There are several"

@@ -11,7 +11,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from eval_factory.helm.criteria import EXPLANATION, JUDGEMENTS, MET, NUMBER, criterion_template
+from eval_factory.helm.criteria import (
+    EXPLANATION_FIELD,
+    JUDGEMENTS_FIELD,
+    MET_FIELD,
+    NUMBER_FIELD,
+    criterion_template,
+)
 from eval_factory.helm.judge_output import Criteria
 from eval_factory.tasks.jury_form import JuryForm
 
@@ -35,11 +41,11 @@ def ratings_schema(criteria: Criteria, form: JuryForm) -> Schema:
 
 def decisions_schema(count: int) -> Schema:
     """Return the schema of a verdict about `count` criteria of a rubric: one decision for each."""
-    decision: dict[str, Schema] = {EXPLANATION: _TEXT, MET: {"type": "boolean"}}
+    decision: dict[str, Schema] = {EXPLANATION_FIELD: _TEXT, MET_FIELD: {"type": "boolean"}}
     if count == 1:
         return _object(decision)
-    numbered = _object({NUMBER: {"type": "integer"}, **decision})
-    return _object({JUDGEMENTS: {"type": "array", "items": numbered}})
+    numbered = _object({NUMBER_FIELD: {"type": "integer"}, **decision})
+    return _object({JUDGEMENTS_FIELD: {"type": "array", "items": numbered}})
 
 
 def mark_schema() -> Schema:
@@ -47,7 +53,7 @@ def mark_schema() -> Schema:
 
     medhelm's prompt asks for the mark in the field `criteria_met`.
     """
-    return _object({EXPLANATION: _TEXT, MET: {"type": "integer", "enum": list(_MARKS)}})
+    return _object({EXPLANATION_FIELD: _TEXT, MET_FIELD: {"type": "integer", "enum": list(_MARKS)}})
 
 
 def _object(properties: Mapping[str, Schema]) -> Schema:

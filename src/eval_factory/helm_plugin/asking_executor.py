@@ -30,7 +30,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.endpoint.media import FILE_MARK
 from eval_factory.helm import names
 from eval_factory.helm_plugin.blind_control import BlindControl
-from eval_factory.helm_plugin.further_askings import ORIGINAL, asking_name
+from eval_factory.helm_plugin.further_askings import ORIGINAL_ASKING, asking_name
 from eval_factory.tasks import asking_forms
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.rubric_case import ANSWER_KEY
@@ -67,7 +67,7 @@ def _key(state: RequestState) -> AskingKey:
 
 def _original_key(state: RequestState) -> AskingKey:
     """Return the key of the same question in its original form."""
-    return _key(state)._replace(asking=ORIGINAL)
+    return _key(state)._replace(asking=ORIGINAL_ASKING)
 
 
 class AskingExecutor:

@@ -18,7 +18,7 @@ from helm.benchmark.adaptation.request_state import RequestState
 from helm.common.media_object import MediaObject, MultimediaObject
 
 from eval_factory.helm import names
-from eval_factory.helm_plugin.further_askings import ORIGINAL, asking_name
+from eval_factory.helm_plugin.further_askings import ORIGINAL_ASKING, asking_name
 from eval_factory.tasks import asking_forms
 
 GREY = 128  # the grey level of a blank picture, from 0 (black) to 255 (white)
@@ -94,7 +94,7 @@ def _lent_pictures(states: Sequence[RequestState]) -> dict[str, list[MediaObject
     pictures_of = {}
     for state in states:
         pictures = _pictures(state)
-        if pictures and asking_name(state) == ORIGINAL:
+        if pictures and asking_name(state) == ORIGINAL_ASKING:
             pictures_of[str(state.instance.id)] = pictures
     hashes_of = {question: _content_hashes(pictures) for question, pictures in pictures_of.items()}
     circle = sorted(pictures_of, key=lambda question: sha256(question.encode()).digest())

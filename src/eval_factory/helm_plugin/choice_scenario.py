@@ -24,7 +24,7 @@ from helm.benchmark.scenarios import scenario as helm_scenario
 from helm.common.media_object import MediaObject, MultimediaObject
 
 from eval_factory.helm_plugin.conversation_scenario import (
-    downloaded,
+    download_missing_files,
     plain_adapter,
     raise_if_problems,
 )
@@ -106,7 +106,7 @@ class ChoiceScenario(helm_scenario.Scenario):  # type: ignore[misc]
         """
         pattern = PUBLISHED_FORMS[form].files
         if self._data_path is None:
-            files = downloaded(output_path, self.name, part)
+            files = download_missing_files(output_path, self.name, part)
             folder_or_file = Path(output_path)
         else:
             files = [Path(self._data_path)]

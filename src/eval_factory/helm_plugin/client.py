@@ -249,7 +249,7 @@ class Endpoint:
         except EndpointStopped:
             raise
         except WaitsForBatch:  # The request has not failed, so it is not counted.
-            return failure("it waits for a batch")
+            return failed_result("it waits for a batch")
         except RequestFailed as error:
             return self._failed(str(error))
         except sqlite3.Error as error:
@@ -272,7 +272,7 @@ class Endpoint:
     def _failed(self, message: str) -> RequestResult:
         """Count a failed request, and return HELM's result for it."""
         self._session.count(self._role, failed=True)
-        return failure(message)
+        return failed_result(message)
 
     def _batched_role(self) -> BatchedRole | None:
         """Return the role whose requests are batched; None if each request is sent on its own."""
@@ -674,7 +674,7 @@ class Endpoint:
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
         """Return HELM's form of a reply."""
         if any(choice.finish_reason == openai_api.FILTERED for choice in reply.completion.choices):
-            return failure(openai_api.FILTERED_MESSAGE)
+            return failed_result(openai_api.FILTERED_MESSAGE)
         _, answer_tokens = reply.completion.tokens
         completions = [
             self._completion(request, choice, answer_tokens) for choice in reply.completion.choices
@@ -697,7 +697,9 @@ class Endpoint:
         """
         if self._settings.endpoint_type == openai_api.IMAGES:
             # HELM's own client for generated pictures returns this form.
-            file, content_type = made_pictures.made_picture(self._picture_folder, choice.text)
+            file, content_type = made_pictures.picture_path_and_type(
+                self._picture_folder, choice.text
+            )
             picture = MediaObject(content_type=content_type, location=str(file))
             content = MultimediaObject([picture])
             return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=content)
@@ -755,7 +757,7 @@ def _print_to_stderr(line: str) -> None:
     print(printable_lines(line), file=sys.stderr, flush=True)
 
 
-def failure(message: str) -> RequestResult:
+def failed_result(message: str) -> RequestResult:
     """Return HELM's result for a request that failed for good."""
     flags = ErrorFlags(is_retriable=False, is_fatal=False)
     return RequestResult(
@@ -776,7 +778,7 @@ def _demo_url() -> str:
     guard refuses connections of this process, the guard then allows this endpoint.
     """
     url = DemoServer().__enter__().base_url
-    guard = network_guard.guard()
+    guard = network_guard.current_guard()
     address = host_and_port_of(url)
     if guard is not None and address is not None:
         guard.allow(*address)

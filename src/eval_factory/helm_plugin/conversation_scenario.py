@@ -52,7 +52,7 @@ def plain_adapter(method: str, max_tokens: int) -> AdapterSpec:
     )
 
 
-def input_of(messages: Sequence[Mapping[str, str]]) -> helm_scenario.Input:
+def input_of_turns(messages: Sequence[Mapping[str, str]]) -> helm_scenario.Input:
     """Return an input with these turns, and with one text of all turns for code that reads no
     turns.
     """
@@ -76,7 +76,7 @@ def raise_if_problems(file: Path, problems: Sequence[str]) -> None:
         raise PrerequisiteError([f"{file}: {problem}" for problem in first_problems(problems)])
 
 
-def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
+def download_missing_files(output_path: str, task: str, part: str = "") -> list[Path]:
     """Download the missing published files of a task, and return the paths of all its files.
 
     `eval-factory data pull` downloads these files too.
@@ -109,7 +109,7 @@ def picture_root(output_path: str) -> Path | None:
     """
     # HELM stores the data three levels below eval-factory's output folder.
     root = Path(output_path).absolute().parents[2]
-    file = RunDir(root).model_configs / names.BENCHMARK
+    file = RunDir(root).model_configs / names.BENCHMARK_FILE
     if not file.is_file():
         return None
     document = parse_own_text(file.read_text(encoding="utf-8"))
@@ -178,7 +178,7 @@ class ConversationScenario(helm_scenario.Scenario):  # type: ignore[misc]
             rows = [replace(row, correct=letter) for row, letter in zip(rows, letters, strict=True)]
         instances = []
         for row in rows:
-            question_input = with_pictures(input_of(row.messages), row.pictures, output_path)
+            question_input = with_pictures(input_of_turns(row.messages), row.pictures, output_path)
             wrong = [
                 helm_scenario.Reference(helm_scenario.Output(text=answer), tags=[])
                 for answer in row.incorrect

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eval_factory.helm.names import MODEL_DEPLOYMENTS, PLUGIN_MODULE
+from eval_factory.helm.names import MODEL_DEPLOYMENTS_FILE, PLUGIN_MODULE
 
 _OUR_CLIENT = "class_name: eval_factory.helm_plugin."  # the text that names our client
 
@@ -29,7 +29,7 @@ def asks_for_the_plugin(argv: Sequence[str]) -> bool:
     parser.add_argument("--plugins", nargs="*", default=[])
     try:
         options, _ = parser.parse_known_args(argv)
-        text = Path(options.local_path, MODEL_DEPLOYMENTS).read_text(encoding="utf-8")
+        text = Path(options.local_path, MODEL_DEPLOYMENTS_FILE).read_text(encoding="utf-8")
     except (argparse.ArgumentError, OSError, UnicodeDecodeError):
         return False
     return _OUR_CLIENT in text and PLUGIN_MODULE not in options.plugins

@@ -17,14 +17,14 @@ def raised_at(error: BaseException) -> str:
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
-def innermost(error: BaseException) -> BaseException:
+def innermost_cause(error: BaseException) -> BaseException:
     """Return the last error in the chain of explicit causes (`raise ... from`)."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
-def causes(error: BaseException) -> Iterator[BaseException]:
+def error_and_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield the error itself, then the errors that caused it, explicitly or implicitly."""
     cause: BaseException | None = error
     while cause is not None:
@@ -34,7 +34,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 def cause_of_kind(error: BaseException, kind: type[BaseException]) -> BaseException | None:
     """Return the first error of the class `kind` among an error and its causes; else None."""
-    for cause in causes(error):
+    for cause in error_and_causes(error):
         if isinstance(cause, kind):
             return cause
     return None

@@ -31,16 +31,16 @@ from eval_factory.tasks import asking_forms
 from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS_TEXT, may_lose_its_right_option
 from eval_factory.tasks.reasoned import REASONED_MAX_TOKENS, reasoned_tasks
 
-ORIGINAL = ""  # the asking name of a question in its original form
+ORIGINAL_ASKING = ""  # the asking name of a question in its original form
 
 
 def asking_name(state: RequestState) -> str:
-    """Return the name of the perturbation that made a question; `ORIGINAL` without perturbation.
+    """Return the name of the perturbation that made a question, or `ORIGINAL_ASKING`.
 
     `state` is a question with its request, in HELM's form.
     """
     if not state.instance.perturbation:
-        return ORIGINAL
+        return ORIGINAL_ASKING
     return str(state.instance.perturbation.name)
 
 

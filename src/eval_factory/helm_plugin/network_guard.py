@@ -175,7 +175,7 @@ def _family_name(family: int) -> str:
 _guard: NetworkGuard | None = None  # the guard of this process
 
 
-def guard() -> NetworkGuard | None:
+def current_guard() -> NetworkGuard | None:
     """Return the guard of this process; None if the process may contact any host."""
     return _guard
 
@@ -229,7 +229,7 @@ def set_variables_of_settings_file(argv: Sequence[str], env: MutableMapping[str,
     parser.add_argument("--local-path", default="prod_env")
     try:
         options, _ = parser.parse_known_args(argv)
-        file = Path(options.local_path, names.SETTINGS)
+        file = Path(options.local_path, names.SETTINGS_FILE)
         settings = HelmRunSettings.from_json(file.read_text(encoding="utf-8"))
     except (argparse.ArgumentError, FileNotFoundError, NotADirectoryError):
         return

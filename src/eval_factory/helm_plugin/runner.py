@@ -39,9 +39,9 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import media
-from eval_factory.endpoint.retrying_client import DOUBTED
+from eval_factory.endpoint.retrying_client import DOUBT_REASON
 from eval_factory.helm import names
-from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS
+from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTION_COUNT
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.asking_executor import (
     AskingExecutor,
@@ -51,10 +51,13 @@ from eval_factory.helm_plugin.asking_executor import (
     within_chance_limit,
 )
 from eval_factory.helm_plugin.client import EndpointStopped
-from eval_factory.helm_plugin.error_causes import cause_of_kind, innermost
+from eval_factory.helm_plugin.error_causes import cause_of_kind, innermost_cause
 from eval_factory.helm_plugin.patches import patch_registry, scenarios
 from eval_factory.helm_plugin.patches.patch_registry import Stage
-from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
+from eval_factory.helm_plugin.rubric.criterion_judge import (
+    requests_to_each_judge,
+    requests_to_judges,
+)
 from eval_factory.helm_plugin.score_trivial_answers import score_trivial_answers
 from eval_factory.helm_plugin.session import BatchesAwaited, Session, run_record, session_for
 from eval_factory.helm_plugin.unscorable_answers import UnscorableTracker
@@ -92,7 +95,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._session = session_for(Path(self.output_path).absolute().parent)
-        self._guard = network_guard.guard()
+        self._guard = network_guard.current_guard()
         if self._guard is not None:
             self._guard.report = lambda address: self._session.events.emit(
                 logs.BLOCKED, place=address
@@ -184,7 +187,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         count += self._session.archive_doubted(of_model=False)
         if count:
             raise PrerequisiteError(
-                f"{count} answers may belong to other questions: {DOUBTED}\n"
+                f"{count} answers may belong to other questions: {DOUBT_REASON}\n"
                 "  run the same command again: it asks these questions again"
             )
 
@@ -233,7 +236,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             message = one_line(redactor.redact_text(str(error)), MAX_LOG_LINE)
         else:
             message = safe_message(error, redactor)
-        for frame in traceback.extract_tb(innermost(error).__traceback__)[-_SHOWN_FRAMES:]:
+        for frame in traceback.extract_tb(innermost_cause(error).__traceback__)[-_SHOWN_FRAMES:]:
             print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
         print(message, file=sys.stderr, flush=True)
         self._session.events.emit(logs.RUN_FAILED, run=run_spec.name, error=message, stopped=False)
@@ -285,7 +288,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         count = self._session.archive_doubted(of_model=of_model)
         if count:
             role = MODEL_ROLE if of_model else "judges"
-            message = f"{count} answers are asked for again: {DOUBTED}"
+            message = f"{count} answers are asked for again: {DOUBT_REASON}"
             self._session.events.emit(logs.WARNING, role=role, message=message)
         return count > 0
 
@@ -306,7 +309,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 f"{problem}: this change alters the requests to the model; run_eval sends them"
             )
         patch_registry.apply_patches(Stage.SCORING)
-        run_record.note(patches=patch_registry.applied())
+        run_record.note(patches=patch_registry.applied_patch_names())
 
     def _before_judging(self, state: ScenarioState) -> None:
         """Report the beginning of the phase, if the run has annotators."""
@@ -342,7 +345,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
         result = successful_result(PADDED_ANSWER)
         probes = []
-        for drawn in sorted(originals, key=rank)[:PADDED_QUESTIONS]:
+        for drawn in sorted(originals, key=rank)[:PADDED_QUESTION_COUNT]:
             probes.append(replace(drawn, annotations=None, result=result))
         try:
             judged = self._judging.execute(replace(state, request_states=probes))
@@ -488,7 +491,7 @@ def safe_message(error: Exception, redactor: Redactor) -> str:
     The message is cut before a prompt, because HELM appends the request to some messages. The
     message of a `DownloadError` is not cut, because it never holds a prompt.
     """
-    cause = innermost(error)
+    cause = innermost_cause(error)
     if isinstance(cause, scenarios.DownloadError):
         return f"{type(cause).__name__}: {one_line(redactor.redact_text(str(cause)), MAX_LOG_LINE)}"
     text = redactor.redact_text(_PROMPT_IN_MESSAGE.sub("", str(cause)).strip())
@@ -525,7 +528,7 @@ class MeasuringRunner(EvalRunner):
             prompt_bytes=sum(map(prompt_bytes, requests)),
             media_tokens=media_tokens,
             most_tokens=sum(request.max_tokens * request.num_completions for request in requests),
-            judge_requests=requests_to_each(state),
+            judge_requests=requests_to_each_judge(state),
         )
         raise _Measured
 

@@ -32,7 +32,7 @@ from helm.common.request import GeneratedOutput, RequestResult
 from eval_factory.endpoint import media
 from eval_factory.helm import names
 from eval_factory.helm import trivial_answers as trivial
-from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
+from eval_factory.helm.metric_facts import OVERLAP, is_score, metric_facts_of
 from eval_factory.helm_plugin.error_causes import raised_at
 from eval_factory.helm_plugin.patches import executed_queries
 from eval_factory.tasks.custom_table import CLUSTER_FIELD
@@ -91,7 +91,7 @@ def _measures_overlap(spec: MetricSpec) -> bool:
     """Return True if a metric measures how many words an answer shares with a reference."""
     if spec.class_name == SUMMARIES:
         return True
-    return any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
+    return any(metric_facts_of(name) is OVERLAP for name in spec.args.get("names", []))
 
 
 def _question_of(state: RequestState, sources: ClusterRule) -> trivial.AskedQuestion:

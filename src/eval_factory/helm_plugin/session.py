@@ -36,7 +36,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.batch_ledger import BatchLedger
-from eval_factory.endpoint.limits import prompt_size
+from eval_factory.endpoint.limits import prompt_size_in_bytes
 from eval_factory.endpoint.openai_api import Completion
 from eval_factory.endpoint.paid_answers import (
     cost_for_limit,
@@ -45,7 +45,7 @@ from eval_factory.endpoint.paid_answers import (
     write_prices,
 )
 from eval_factory.endpoint.response_cache import ResponseCache
-from eval_factory.endpoint.retrying_client import DOUBTED
+from eval_factory.endpoint.retrying_client import DOUBT_REASON
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm.judge_output import has_answers_in, jury_form_in
 from eval_factory.helm.verdict_schemas import Schema
@@ -105,7 +105,7 @@ class RunSpending:
         """
         if self._tracker is None:
             return
-        sizes_in_bytes = (prompt_size(body), completion.size)
+        sizes_in_bytes = (prompt_size_in_bytes(body), completion.size)
         tokens = tokens_for_limit(completion.tokens, sizes_in_bytes)
         cost = cost_for_limit(completion.body.get("usage"), tokens, self._prices.get(role))
         if cost is None:  # The cost of this answer is unknown.
@@ -236,7 +236,7 @@ class Session:
                 if is_model == of_model:
                     to_archive += [(role, key) for key in sorted(self.doubted.pop(role))]
         for role, key in to_archive:
-            self.clients[role].archive(key, DOUBTED)
+            self.clients[role].archive(key, DOUBT_REASON)
         return len(to_archive)
 
     @cached_property

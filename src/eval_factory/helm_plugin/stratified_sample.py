@@ -49,10 +49,10 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
             return downsample(instances, max_eval_instances, eval_splits)
         candidates = [instance for instance in instances if instance.split in eval_splits]
         if settings.ids:
-            sample = named(candidates, settings.ids)
+            sample = instances_with_ids(candidates, settings.ids)
             manner = "as extra.instances names them"
         elif settings.in_one_order:
-            sample = in_one_order(candidates, settings.seed)[:max_eval_instances]
+            sample = in_rank_order(candidates, settings.seed)[:max_eval_instances]
             manner = f"drawn with seed {settings.seed}"
             run_record.note(drawn_sample={"asked": len(sample), "of": len(candidates)})
         elif len(candidates) <= max_eval_instances:
@@ -71,7 +71,7 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
     return draw
 
 
-def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
+def instances_with_ids(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
     """Return the instances with these ids, in the order of the data.
 
     Raises:
@@ -88,7 +88,7 @@ def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
     return [instance for instance_id, instance in by_id.items() if instance_id in wanted_ids]
 
 
-def in_one_order(instances: Sequence[Any], seed: int) -> list[Any]:
+def in_rank_order(instances: Sequence[Any], seed: int) -> list[Any]:
     """Return all instances in the order of their ranks, which depend on the seed.
 
     Instances with equal texts have equal ranks, and are ordered by their ids.
@@ -105,7 +105,7 @@ def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSetti
     entries.
     """
     field = stratifying_field(instances, settings.source)
-    ranked = in_one_order(instances, settings.seed)
+    ranked = in_rank_order(instances, settings.seed)
     strata: dict[str, list[int]] = defaultdict(list)  # stratum -> positions in `ranked`
     for position, instance in enumerate(ranked):
         # The stratum "" has the instances without a value. Without a field, it has all instances.

@@ -22,8 +22,8 @@ from helm.proxy.retry import NonRetriableException
 
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.helm import names
-from eval_factory.helm_plugin.client import failure
-from eval_factory.helm_plugin.error_causes import causes, raised_at
+from eval_factory.helm_plugin.client import failed_result
+from eval_factory.helm_plugin.error_causes import error_and_causes, raised_at
 from eval_factory.helm_plugin.session import judging
 
 _MIN_ANSWERS_PER_UNSCORABLE = 2
@@ -120,7 +120,7 @@ class UnscorableTracker:
         """
         if _cannot_come_from_an_answer(error):
             raise error
-        reason = f"{names.UNSCORABLE}{type(error).__name__} in {scorer} ({raised_at(error)})"
+        reason = f"{names.UNSCORABLE_PREFIX}{type(error).__name__} in {scorer} ({raised_at(error)})"
         key = _key_of(state)
         with self._lock:
             is_new = key not in self._reasons
@@ -167,7 +167,7 @@ def without_answer(state: RequestState, reason: str) -> RequestState:
     """Return the request with an empty answer, as HELM writes a failed request."""
     cached = bool(state.result and state.result.cached)
     empty = [GeneratedOutput(text="", logprob=0, tokens=[])]
-    return replace(state, result=replace(failure(reason), cached=cached, completions=empty))
+    return replace(state, result=replace(failed_result(reason), cached=cached, completions=empty))
 
 
 def _key_of(state: RequestState) -> _Key:
@@ -176,7 +176,7 @@ def _key_of(state: RequestState) -> _Key:
 
 def _cannot_come_from_an_answer(error: Exception) -> bool:
     """Return True if the error, or one of its causes, is an error that no answer can cause."""
-    for cause in causes(error):
+    for cause in error_and_causes(error):
         # NLTK raises a plain LookupError if its data are missing. `isinstance` is not used here,
         # because an answer may cause the subclasses KeyError and IndexError.
         if isinstance(cause, _ENVIRONMENT_ERRORS) or type(cause) is LookupError:

@@ -10,7 +10,7 @@ from typing import Any
 
 from eval_factory.core.errors import HelmError
 from eval_factory.helm import output
-from eval_factory.helm.metric_facts import facts_of
+from eval_factory.helm.metric_facts import metric_facts_of
 from eval_factory.importing.data_age import HELM_PREFIX
 from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
 from eval_factory.importing.sources import SourceError, checked_id, count_or_none, digest_of
@@ -60,7 +60,7 @@ def read(folder: Path) -> ForeignRun:
         if metric.helm_mean is None or not metric.values:
             continue
         # `name` is the metric alone; `label` is unique, and may have the split: `f1@test`.
-        higher_is_better = facts_of(metric.name).higher_is_better
+        higher_is_better = metric_facts_of(metric.name).higher_is_better
         reported[metric.label] = ReportedValue(metric.helm_mean, higher_is_better=higher_is_better)
         values_by_metric[metric.label] = metric.values
     if not reported:

@@ -11,7 +11,7 @@ from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
 from eval_factory.core.secrets import Redactor, fill_variables
 from eval_factory.core.urls import base_of, server_urls
-from eval_factory.endpoint.batch_api import NO_SUCH_ADDRESS, BatchApi, BatchApiError
+from eval_factory.endpoint.batch_api import NO_SUCH_ADDRESS_STATUSES, BatchApi, BatchApiError
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.servers import make_servers
 from eval_factory.tasks.oauth_services import oauth_services_in
@@ -73,7 +73,7 @@ def batch_refusal(role: str, error: BatchApiError) -> EndpointRefusedError:
     setting = "target.api_endpoint.batch"
     if role != MODEL_ROLE:
         setting = f"batch in the entry {role} of config.params.extra.judges"
-    if error.status in NO_SUCH_ADDRESS:
+    if error.status in NO_SUCH_ADDRESS_STATUSES:
         return EndpointRefusedError(f"{error}\n  the endpoint has no batches: leave out {setting}")
     if error.status in (401, 403):
         return EndpointRefusedError(

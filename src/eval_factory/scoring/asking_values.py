@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from eval_factory.core.asked_again_records import Change, Share
-from eval_factory.helm.metric_facts import facts_of
+from eval_factory.helm.metric_facts import metric_facts_of
 from eval_factory.scoring.confidence import Unit, mean_over_questions, units_of
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import PROPORTION, Bounds
@@ -89,7 +89,7 @@ class AskingValues:
         self._right = right
         self.scale = main.scale
         # A metric without a known scale is treated as a proportion.
-        known_scale = facts_of(main.name, main.scale).scale or PROPORTION
+        known_scale = metric_facts_of(main.name, main.scale).scale or PROPORTION
         self.has_right = known_scale == PROPORTION
         """True if a value of 1 means a right answer; False if the metric is a rating."""
         self.is_read_by_reader = self.has_right and right.is_read_by_reader

@@ -34,7 +34,7 @@ from eval_factory.core.results import REPEATS_MEAN_SUFFIX, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
 from eval_factory.helm.metric_facts import chosen_main_metric
-from eval_factory.helm.output import FurtherReply, read_replies
+from eval_factory.helm.output import FurtherReply, read_further_replies
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.asking_values import (
     FIRST_ASKING,
@@ -136,7 +136,7 @@ class Askings(Part):
             return None
         letters = {}
         if extra.ask_unread:
-            letters = read_replies(plan.rundir.helm / names.LETTERS_FILE)
+            letters = read_further_replies(plan.rundir.helm / names.LETTERS_FILE)
         return cls(plan, right, ConfidenceOfAnswers.of(plan, logprobs), letters=letters)
 
     @property

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eval_factory.core.asked_again_records import Confidence, ConfidenceBin, Share
 from eval_factory.helm import names, output
-from eval_factory.helm.output import FurtherReply, read_replies
+from eval_factory.helm.output import FurtherReply, read_further_replies
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import (
     MIN_CLUSTERS,
@@ -129,7 +129,7 @@ class ConfidenceOfAnswers:
             return None
         if measured_by == LOGPROBS:
             return cls(measured_by, logprobs=logprobs)
-        replies = read_replies(plan.rundir.helm / names.CONFIDENCE_FILE)
+        replies = read_further_replies(plan.rundir.helm / names.CONFIDENCE_FILE)
         return cls(STATED, replies, asked_together=measured_by == STATED_ONLY)
 
     def add(self, unit: Unit, state: output.RequestState, label: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eval_factory.helm import output
-from eval_factory.helm.names import DECISIONS
+from eval_factory.helm.names import DECISIONS_FIELD
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.medcalc_values import value_reader_of, whole_number_in
@@ -174,8 +174,8 @@ def healthbench_as_published(case: Case) -> float | None:
         return 0.0
     shares = []
     for annotation in case.annotations.values():
-        if DECISIONS in (annotation or {}):
-            for decisions in annotation[DECISIONS].values():
+        if DECISIONS_FIELD in (annotation or {}):
+            for decisions in annotation[DECISIONS_FIELD].values():
                 won = 0.0
                 for worth, is_met in zip(points, decisions, strict=True):
                     if is_met:

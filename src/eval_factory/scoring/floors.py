@@ -20,9 +20,9 @@ from eval_factory.core.results import Floor, JudgeProbe, Score
 from eval_factory.helm import output
 from eval_factory.helm.criteria import decisions_of
 from eval_factory.helm.trivial_answers import (
-    EMPTY_NAME,
-    MAJORITY_NAME,
-    PADDED_NAME,
+    EMPTY_STRATEGY,
+    MAJORITY_STRATEGY,
+    PADDED_STRATEGY,
     StrategyScores,
     TrivialScores,
     ehr_sql_annotation_of_strategy,
@@ -192,7 +192,7 @@ class FloorScores(Part):
             # Of equally good strategies, the first in this list is chosen. A name such as
             # `always A` is more specific than `majority`, which is therefore sorted to the end:
             # False is sorted before True.
-            strategies = sorted(by_strategy, key=lambda strategy: strategy == MAJORITY_NAME)
+            strategies = sorted(by_strategy, key=lambda strategy: strategy == MAJORITY_STRATEGY)
             if is_lower_better:
                 best = min(strategies, key=by_strategy.__getitem__)
             else:
@@ -254,9 +254,9 @@ def _floors_of_judges(draft: Draft) -> dict[str, Floor]:
     for metric in draft.metrics:
         by_answer = {}  # name of a trivial answer -> its mark
         if probe is not None and _is_by_judges(metric, draft):
-            by_answer[PADDED_NAME] = probe.value
+            by_answer[PADDED_STRATEGY] = probe.value
         if is_judged(metric, draft.jury_metric):
-            by_answer[EMPTY_NAME] = draft.tally.ratings.form.lowest
+            by_answer[EMPTY_STRATEGY] = draft.tally.ratings.form.lowest
         if not by_answer:
             continue
         best = max(by_answer, key=by_answer.__getitem__)
@@ -393,7 +393,7 @@ def report_probe(marks: Marks, draft: Draft) -> None:
     marks_text = ", ".join(
         f"{judge} gives it {formats.score(mean)}" for judge, mean in means.items()
     )
-    draft.notes.add(Importance.BACKGROUND, f"{PADDED_NAME}, to {count} questions: {marks_text}")
+    draft.notes.add(Importance.BACKGROUND, f"{PADDED_STRATEGY}, to {count} questions: {marks_text}")
 
 
 def marks_by_jury(probes: Probes, jury: output.JuryNames, judges: Mapping[str, str]) -> Marks:

@@ -9,7 +9,7 @@ from typing import Any
 from eval_factory.core.results import InstanceRecord
 from eval_factory.helm import output
 from eval_factory.helm.criteria import decision_signs
-from eval_factory.helm.injection_signs import injection_signs
+from eval_factory.helm.injection_signs import find_injection_signs
 from eval_factory.helm.output import categories_of
 from eval_factory.scoring import journal
 from eval_factory.scoring.journal import UNKNOWN_ANSWER
@@ -153,7 +153,7 @@ class InstanceRecords:
         if self.rubric is not None:
             return tuple(decision_signs(answer))
         if self.run.jury:
-            return tuple(injection_signs(answer))
+            return tuple(find_injection_signs(answer))
         return ()
 
 

@@ -20,7 +20,7 @@ from eval_factory.core.results import MODEL_ROLE, ResponseStatistics, Spent, Spe
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.finish_reasons import kind_of
 from eval_factory.endpoint.media import UnusableMedium
-from eval_factory.endpoint.paid_answers import cost_of, read_paid, read_prices
+from eval_factory.endpoint.paid_answers import cost_of, read_paid_answers, read_prices
 from eval_factory.endpoint.response_cache import Answer, read_changes, read_rows
 from eval_factory.helm import output
 from eval_factory.plan.prices import (
@@ -360,7 +360,7 @@ def _add_costs(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage]) -> None
     """Add the cost of each answer to the usage of its run and role."""
     stored_prices = read_prices(plan.rundir.cache_db)
     endpoints = {endpoint.role: endpoint for endpoint in plan.endpoints}
-    for answer in read_paid(plan.rundir.cache_db):
+    for answer in read_paid_answers(plan.rundir.cache_db):
         role_usage = usages[answer.run_id, answer.role]
         price = stored_prices.get((answer.run_id, answer.role))
         endpoint = endpoints.get(answer.role)

@@ -27,7 +27,7 @@ from eval_factory.core.results import (
 )
 from eval_factory.helm import output
 from eval_factory.helm.command import roles_by_deployment
-from eval_factory.helm.injection_signs import injection_signs
+from eval_factory.helm.injection_signs import find_injection_signs
 from eval_factory.helm.judge_output import is_blank_answer
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import Ratings
@@ -87,7 +87,7 @@ class Jury(Part):
             return
         tally = self._tally
         text = answer_text_of(state)
-        if injection_signs(text):
+        if find_injection_signs(text):
             tally.injected += 1
         tally.ratings.lengths[key] = len(text)
         is_empty = is_blank_answer(text)
@@ -101,7 +101,7 @@ class Jury(Part):
                 is_rated = True
             tally.ratings.add(judge, key, ratings)
             if not ratings and not is_empty:
-                reason = output.reason_of(state.annotations, self._jury_names, name)
+                reason = output.reason_not_judged(state.annotations, self._jury_names, name)
                 tally.causes.add(judge, reason)
         if is_empty:
             # The answer gets the lowest rating without a judge.

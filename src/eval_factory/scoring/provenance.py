@@ -215,7 +215,7 @@ def _picture_changes(plan: Plan, pillow: str | None) -> str | None:
             f"Pillow {pillow}"
         )
     if may_send_files(plan.evaluation) and not plan.model.keeps_metadata:
-        changes.append(f"without {media_metadata.REMOVED}")
+        changes.append(f"without {media_metadata.REMOVED_METADATA}")
     return "; ".join(changes) or None
 
 

@@ -138,7 +138,9 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
     tally = draft.tally
     cut_off_empty = len(tally.truncated & tally.empty)  # cut off before any text
     if cut_off_empty:
-        too_few = openai_api.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
+        too_few = openai_api.TOO_FEW_TOKENS_MESSAGE.format(
+            granted=run.run_spec.adapter_spec.max_tokens
+        )
         yield Note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
     for reason, count in tally.unknown_reasons.most_common(MAX_REASONS):
         text = (

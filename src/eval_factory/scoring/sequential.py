@@ -95,7 +95,7 @@ class Looks(Part):
         drawn = output.read_run_record(plan.rundir.helm).drawn_sample
         if stop is None or drawn is None:
             return None
-        file = plan.rundir.model_configs / names.OTHER_RUN
+        file = plan.rundir.model_configs / names.OTHER_RUN_FILE
         other_values: Mapping[str, float] = {}
         try:
             if stop.differs_from:

@@ -263,8 +263,8 @@ class Tally(Part):
         if state.result is not None and state.result.error:
             error = state.result.error
         self.add_failure(key, error)
-        if error.startswith(names.UNSCORABLE):
-            self.unscorable[key] = error.removeprefix(names.UNSCORABLE), state.instance.split
+        if error.startswith(names.UNSCORABLE_PREFIX):
+            self.unscorable[key] = error.removeprefix(names.UNSCORABLE_PREFIX), state.instance.split
         return True
 
     def add_failure(self, key: InstanceKey, error: str) -> None:

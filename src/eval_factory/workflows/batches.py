@@ -1,7 +1,8 @@
 """Sends the requests of a run in batches, polls the batches, and stores their answers.
 
 helm-run writes its requests to batches.db, the ledger, and ends. This module then sends the
-requests, waits for the answers and starts helm-run again. A `Line` of the ledger is one request.
+requests, waits for the answers and starts helm-run again. A `BatchLine` of the ledger is one
+request.
 
 Before eval-factory sends a batch, it records the batch's intent: a name that it also puts into the
 batch's metadata. If a process dies, the same command finds each batch again, either by the ID that
@@ -32,12 +33,18 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.logs import BATCHES_AWAITED
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import API_PATHS
-from eval_factory.endpoint.batch_api import INTENT, BatchApi, BatchApiError, BatchStatus, reply_in
+from eval_factory.endpoint.batch_api import (
+    INTENT_METADATA_KEY,
+    BatchApi,
+    BatchApiError,
+    BatchStatus,
+    reply_in,
+)
 from eval_factory.endpoint.batch_ledger import (
     Batch,
     BatchLedger,
+    BatchLine,
     BatchState,
-    Line,
     has_open_batches,
     line_of_file,
 )
@@ -98,7 +105,7 @@ class _BatchedEndpoint:
     shown_states: dict[str, _ShownState] = field(default_factory=dict)
     """A dict from the intent of each batch to its last shown state."""
 
-    def file_of(self, lines: Sequence[Line]) -> bytes:
+    def file_of(self, lines: Sequence[BatchLine]) -> bytes:
         """Return the content of a batch's file with these lines."""
         text = "".join(
             f"{line_of_file(line, self.api_path, self.secret_fields)}\n" for line in lines
@@ -222,7 +229,7 @@ class Batches:
             return f"{self._label(batch)}: {error}"
         return f"{self._label(batch)}: {status.status}"
 
-    def _affordable(self, lines: Sequence[Line]) -> list[Line]:
+    def _affordable(self, lines: Sequence[BatchLine]) -> list[BatchLine]:
         """Return the first requests whose maximum use does not exceed the run's limits.
 
         Raises:
@@ -246,14 +253,14 @@ class Batches:
         return chosen
 
     def _split_for_files(
-        self, endpoint: _BatchedEndpoint, lines: Sequence[Line]
-    ) -> Iterator[list[Line]]:
+        self, endpoint: _BatchedEndpoint, lines: Sequence[BatchLine]
+    ) -> Iterator[list[BatchLine]]:
         """Yield the lines in parts, each small enough for the file of one batch.
 
         Raises:
             PrerequisiteError: A single request is too large for a file.
         """
-        part: list[Line] = []
+        part: list[BatchLine] = []
         size = 0
         for line in lines:
             bytes_of_line = len(endpoint.file_of([line]))
@@ -273,7 +280,7 @@ class Batches:
         if part:
             yield part
 
-    def _record_intent(self, role: str, lines: Sequence[Line]) -> Batch:
+    def _record_intent(self, role: str, lines: Sequence[BatchLine]) -> Batch:
         """Record the intent to send these lines as one batch, and return the batch."""
         data = self._endpoint_of_role[role].file_of(lines)
         digest = hashlib.sha256(data).hexdigest()
@@ -519,7 +526,7 @@ class Batches:
             if count:
                 self._context.say(f"warning: {self._label(batch)}: {count} {consequence}")
 
-    def _store_refused(self, batch: Batch, status: BatchStatus, lines: Sequence[Line]) -> None:
+    def _store_refused(self, batch: Batch, status: BatchStatus, lines: Sequence[BatchLine]) -> None:
         """Handle a batch that the endpoint refused, which costs nothing.
 
         A batch with too many tokens is split into two batches.
@@ -651,7 +658,7 @@ def refuse_to_forget_batches(rundir: RunDir) -> None:
 def _metadata_of(batch: Batch) -> dict[str, str]:
     """Return the metadata by which the user, or a later command, finds a batch at the provider."""
     return {
-        INTENT: batch.intent,
+        INTENT_METADATA_KEY: batch.intent,
         "eval_factory_run": batch.run_identity,
         "eval_factory_batch": str(batch.number),
     }
@@ -671,15 +678,15 @@ def _batched_endpoint(
     )
 
 
-def _by_role(lines: Sequence[Line]) -> dict[str, list[Line]]:
+def _by_role(lines: Sequence[BatchLine]) -> dict[str, list[BatchLine]]:
     """Return the lines grouped by role."""
-    by_role: dict[str, list[Line]] = {}
+    by_role: dict[str, list[BatchLine]] = {}
     for line in lines:
         by_role.setdefault(line.role, []).append(line)
     return by_role
 
 
-def _with_line(spent: Spending, line: Line, price: Price | None) -> Spending:
+def _with_line(spent: Spending, line: BatchLine, price: Price | None) -> Spending:
     """Return `spent` plus the maximum use of one more request."""
     cost = 0.0 if price is None else price.cost_of(line.prompt_tokens, line.output_tokens)
     tokens = line.prompt_tokens + line.output_tokens

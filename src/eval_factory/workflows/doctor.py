@@ -124,7 +124,7 @@ def _network_findings(env: Mapping[str, str]) -> Iterator[Finding]:
 
     def certificates() -> str:
         proxies.tls_context()  # raises an error if the certificates cannot be loaded
-        path, origin = proxies.certificates()
+        path, origin = proxies.find_trusted_certificates()
         return f"{path} ({origin})"
 
     yield _finding_of_check("certificates", certificates)

@@ -20,9 +20,9 @@ from eval_factory.config.resolved import Evaluation
 from eval_factory.config.rules import chance_questions_of
 from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.endpoint.media_metadata import REMOVED
+from eval_factory.endpoint.media_metadata import REMOVED_METADATA
 from eval_factory.helm.command import command_line, model_files
-from eval_factory.helm.names import LOGGING
+from eval_factory.helm.names import LOGGING_FILE
 from eval_factory.plan.run_plan import key_destination_lines, make_plan, may_send_files
 from eval_factory.tasks.asking_forms import (
     ANSWER_WITH_CONFIDENCE,
@@ -75,7 +75,7 @@ def dry_run(
     show_warnings(evaluation, screen)
     show_uncomputed([plan], env, screen)
     files = model_files(plan, debug=options.debug)
-    files.pop(LOGGING, None)  # this file sets the level of HELM's log; it changes no request
+    files.pop(LOGGING_FILE, None)  # this file sets the level of HELM's log; it changes no request
     keys = key_destination_lines(plan.endpoints)
     text = preview(evaluation, argv, keys, files=files, shows_nulls=options.shows_nulls)
     if not evaluation.executor.is_local:
@@ -151,8 +151,8 @@ def _additional_requests(evaluation: Evaluation) -> Iterator[str]:
 def _metadata_line(evaluation: Evaluation) -> str:
     """Return a line that says whether pictures and sounds are sent with their metadata."""
     if evaluation.extra.keep_image_metadata:
-        return f"sent with their metadata ({REMOVED}), which may contain names and places"
-    return f"sent without {REMOVED}; extra.keep_image_metadata: true sends the metadata"
+        return f"sent with their metadata ({REMOVED_METADATA}), which may contain names and places"
+    return f"sent without {REMOVED_METADATA}; extra.keep_image_metadata: true sends the metadata"
 
 
 def _reasoned_lines(evaluation: Evaluation) -> Iterator[str]:

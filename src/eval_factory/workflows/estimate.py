@@ -42,10 +42,10 @@ from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.hub import HF_OFFLINE
 from eval_factory.endpoint.openai_api import token_counts_of
-from eval_factory.endpoint.paid_answers import USAGE, stated_cost
+from eval_factory.endpoint.paid_answers import USAGE_SQL, stated_cost
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line, model_files
-from eval_factory.helm.trivial_answers import PADDED_QUESTIONS
+from eval_factory.helm.trivial_answers import PADDED_QUESTION_COUNT
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price_message
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.report.reader import load_result
@@ -58,7 +58,7 @@ SECONDS_PER_HOUR = 3600.0
 SECONDS_PER_MINUTE = 60.0
 # the SQL query for the latency and the usage of each answer in the cache
 _CACHED_ANSWERS = f"""
-SELECT r.latency_s, {USAGE}
+SELECT r.latency_s, {USAGE_SQL}
 FROM responses r WHERE role = ? AND model_id = ? ORDER BY created, key
 """  # noqa: S608 - the text only contains constants
 # parts of the texts about the sources of figures
@@ -419,7 +419,7 @@ def _with_judge_probes(
         return judge_requests
     # With `probe_judges`, the judges also rate a padded answer to some of the questions. A padded
     # answer needs count / questions requests.
-    padded_answers = min(PADDED_QUESTIONS, questions)
+    padded_answers = min(PADDED_QUESTION_COUNT, questions)
     probes = count * padded_answers // questions
     source = f"{judge_requests.source}; {probes} more with probe_judges"
     return RequestCount(count + probes, source)

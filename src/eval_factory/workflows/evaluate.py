@@ -20,7 +20,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.this_process import ignore_sighup
 from eval_factory.executors.process import raise_fd_limit
 from eval_factory.helm.command import command_line
-from eval_factory.helm.environments import environment_of_plan, look_for_packages
+from eval_factory.helm.environments import environment_of_plan, require_packages
 from eval_factory.plan.prices import budget_of, prices_for_helm_run, refuse_uncountable_limits
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, write_checksums
@@ -153,7 +153,7 @@ def look_for_prerequisites(plan: Plan) -> None:
         raise faults[0]  # a run reports only the first fault; --dry_run lists all
     helm = plan.evaluation.task.helm
     only_generate = plan.evaluation.extra.only_generate
-    look_for_packages(plan.task_name, helm.run_spec, plan.upstream, only_generate=only_generate)
+    require_packages(plan.task_name, helm.run_spec, plan.upstream, only_generate=only_generate)
     if needs_sandbox(helm.run_spec, helm.arguments):
         sandbox.require_working(
             f"{plan.task_name} executes the model's answers, and only in a sandbox"

@@ -36,7 +36,11 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.endpoint.response_cache import note_interrupted
 from eval_factory.executors.process import ProcessSpec, child_environment, run_logged, run_shown
-from eval_factory.helm.environments import environment_of_plan, module_named_in, not_installed
+from eval_factory.helm.environments import (
+    environment_of_plan,
+    missing_modules_message,
+    module_named_in,
+)
 from eval_factory.plan.prices import budget_of, prices_of
 from eval_factory.plan.run_plan import Plan, oauth_of
 from eval_factory.workflows.context import RunContext
@@ -341,7 +345,7 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
     if kind in PACKAGE_ERRORS:
         module = module_named_in(message.strip())
         if module is not None:
-            missing = not_installed(plan.task_name, [module], environment_of_plan(plan))
+            missing = missing_modules_message(plan.task_name, [module], environment_of_plan(plan))
             return PrerequisiteError(f"{missing}\n  {resume_hint}")
         return PrerequisiteError(
             f"HELM could not import a package that {plan.task_name} needs: {message.strip()}\n"

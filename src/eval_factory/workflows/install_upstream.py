@@ -21,7 +21,12 @@ from typing import TextIO
 from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mean
 from eval_factory.core.rundir import PRIVATE_FOLDER, is_running
 from eval_factory.executors.process import child_environment, run_captured
-from eval_factory.helm.environments import HOMES, environment_of, home_of, how_to_install
+from eval_factory.helm.environments import (
+    HOME_VARIABLES,
+    environment_folder_of,
+    environment_of,
+    how_to_install,
+)
 from eval_factory.tasks.upstreams import HEIM, HELM, MEDHELM, UPSTREAMS_WITH_HEIM, Upstream
 
 LOCKS = {MEDHELM.name: "medhelm.lock", HEIM.name: "heim.lock"}
@@ -52,7 +57,7 @@ def upstream_states() -> list[UpstreamState]:
     """Return the states of all upstreams, HELM first."""
     states = []
     for upstream in UPSTREAMS_WITH_HEIM.values():
-        place = sys.prefix if upstream is HELM else str(home_of(upstream))
+        place = sys.prefix if upstream is HELM else str(environment_folder_of(upstream))
         version = environment_of(upstream).version_of(upstream.package)
         states.append(
             UpstreamState(
@@ -99,7 +104,7 @@ def install(
         raise ConfigError(
             f"{HELM.package} belongs into the environment of eval-factory\n  {how_to_install(HELM)}"
         )
-    home = home_of(upstream)
+    home = environment_folder_of(upstream)
     if environment_of(upstream).version_of(upstream.package) == upstream.version:
         screen.write(f"{upstream} is installed already in {home}\n")
         return home
@@ -107,7 +112,7 @@ def install(
     if home.exists() and not is_empty_folder:
         raise ConfigError(
             f"{home}: exists and has no {upstream}; nothing is overwritten: "
-            f"remove this path, or set {HOMES[upstream.name]} to"
+            f"remove this path, or set {HOME_VARIABLES[upstream.name]} to"
             " a folder that is new or empty"
         )
     home.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from eval_factory.data.bundle import refuse_inside_bundle
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.command import model_files
-from eval_factory.helm.picture_metrics import classes_of, uncomputed_metrics, weights_folder
+from eval_factory.helm.picture_metrics import class_names_of, uncomputed_metrics, weights_folder
 from eval_factory.plan.role_servers import SERVERS_SECTION, servers_section
 from eval_factory.plan.run_plan import SENDS_METADATA_KEY, Plan
 from eval_factory.report.documents import run_config_document
@@ -65,7 +65,7 @@ def prepare_output_folder(
     for name, text in model_files(plan, debug=debug).items():
         write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
     _write_passport(plan)
-    write_atomic(rundir.model_configs / names.SETTINGS, settings.file_text(), mode=PRIVATE)
+    write_atomic(rundir.model_configs / names.SETTINGS_FILE, settings.file_text(), mode=PRIVATE)
     write_run_config(context, plan, argv)
     log.info("run %s: %s", plan.identity, shlex.join(argv))
 
@@ -130,7 +130,7 @@ def facts_about_data(
         bundle=bundle.record() if bundle else None,
         own_files=run_data.hash_own_data(plan, context.say),
         all_files=run_data.takes_all_files(plan, context.env),
-        uncomputed=classes_of(uncomputed_metrics(plan, context.env)),
+        uncomputed=class_names_of(uncomputed_metrics(plan, context.env)),
     )
 
 
@@ -170,7 +170,7 @@ def data_settings(
     if extra.offline:
         settings = run_data.offline_settings(settings, plan, env)
     if plan.evaluation.task.helm.makes_images:
-        left_out = classes_of(uncomputed_metrics(plan, {**env, **settings.library_variables}))
+        left_out = class_names_of(uncomputed_metrics(plan, {**env, **settings.library_variables}))
         settings = replace(settings, uncomputed=left_out, weights=str(weights_folder()))
     return settings
 

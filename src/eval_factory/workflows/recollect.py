@@ -174,7 +174,7 @@ def _stored_benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchma
     for name, digest in result.provenance.dataset_files.items():
         if name != DATA_PATH_PARAMETER and not name.startswith(_PREFIXES_OF_OTHER_DATA):
             digests[name] = digest
-    file = rundir.model_configs / names.BENCHMARK
+    file = rundir.model_configs / names.BENCHMARK_FILE
     try:
         document = parse_own_text(file.read_text(encoding="utf-8"))
         is_rubric = "metric" in document

@@ -250,13 +250,13 @@ def record_other_run(plan: Plan, data: DataRead) -> DataRead:
     text = other_run_text(plan)
     if text is None:
         return data
-    file = plan.rundir.model_configs / names.OTHER_RUN
+    file = plan.rundir.model_configs / names.OTHER_RUN_FILE
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
         # The checksums of the folder are deleted before a run changes a file.
         plan.rundir.forget_checksums()
         write_atomic(file, text, mode=PRIVATE)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return replace(data, own_files={**data.own_files, names.OTHER_RUN: digest})
+    return replace(data, own_files={**data.own_files, names.OTHER_RUN_FILE: digest})
 
 
 def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
@@ -269,7 +269,7 @@ def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
     from eval_factory.analysis.comparison_reasons import values_of
 
     other_run = parse_json(
-        (plan.rundir.model_configs / names.OTHER_RUN).read_text(encoding="utf-8")
+        (plan.rundir.model_configs / names.OTHER_RUN_FILE).read_text(encoding="utf-8")
     )
     if result.main_metric != other_run["metric"]:
         raise ConfigError(

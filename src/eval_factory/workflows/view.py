@@ -21,7 +21,7 @@ from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import parse_own_text, to_yaml
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.helm.environments import environment_of, look_for_helm
+from eval_factory.helm.environments import environment_of, require_helm
 from eval_factory.helm.page_schema import SCHEMA_FILE, page_schema
 from eval_factory.report.reader import run_folders
 from eval_factory.tasks.upstreams import HELM
@@ -174,7 +174,7 @@ def _make_pages(
 
     `copies`: True to copy HELM's files, False to link to them.
     """
-    look_for_helm(HELM)
+    require_helm(HELM)
     site = work / "site"
     helm_suite = write_site(site, runs)
     write_run_folders(runs, helm_suite, copies=copies)

@@ -31,8 +31,8 @@ from eval_factory.helm import names
 from eval_factory.helm.command import helm_program, quiet_logging
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.metric_facts import is_score
-from eval_factory.helm.output import read_record, read_run
-from eval_factory.helm.page_schema import PageRun, is_plain, page_models, plain_name
+from eval_factory.helm.output import read_json_file, read_run
+from eval_factory.helm.page_schema import PageRun, is_safe_metric_name, page_models, safe_name
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows.context import RunContext
@@ -149,7 +149,7 @@ def viewed_as_entry(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun
     # must not contain a colon: a comma replaces the colon.
     entry_name = name.replace(":", ",", 1)
     full_name = _run_name(f"{entry_name},model={run.model.rpartition('/')[2]}")
-    all_groups = [*run.spec["groups"], *map(plain_name, groups)]
+    all_groups = [*run.spec["groups"], *map(safe_name, groups)]
     spec = {**run.spec, "name": full_name, "groups": all_groups}
     return replace(run, name=full_name, spec=spec)
 
@@ -176,7 +176,7 @@ def _runs_of(stored: StoredResult) -> list[_HelmRun]:
                 f"all answers so far are stored in {rundir.cache_db.name}"
             )
         path = folder / names.RUN_SPEC_FILE
-        spec = read_record(path, dict[str, Any])
+        spec = read_json_file(path, dict[str, Any])
         groups = spec.get("groups")
         parts = (spec.get("adapter_spec"), spec.get("scenario_spec"))
         has_groups = isinstance(groups, list) and all(isinstance(group, str) for group in groups)
@@ -237,8 +237,8 @@ def _viewed(helm_run: _HelmRun, *, row: int | None, shown_model: str) -> ViewedR
         ending = f"-{row}"
     name = _run_name(helm_run.folder.name) + ending
     model_without_creator = helm_run.helm_model.rpartition("/")[2]
-    model = names.deployment_name(plain_name(model_without_creator) + ending)
-    groups = tuple(plain_name(group) for group in helm_run.spec["groups"])
+    model = names.deployment_name(safe_name(model_without_creator) + ending)
+    groups = tuple(safe_name(group) for group in helm_run.spec["groups"])
     scenario = dict(helm_run.spec["scenario_spec"])
     spec = {
         **helm_run.spec,
@@ -266,10 +266,10 @@ def _plain_arguments(arguments: Mapping[str, Any]) -> dict[str, str | float]:
     plain: dict[str, str | float] = {}
     for key, value in arguments.items():
         if isinstance(value, (int, float)):
-            plain[plain_name(key)] = value
+            plain[safe_name(key)] = value
         else:
             last_part = str(value).rstrip("/").rpartition("/")[2]
-            plain[plain_name(key)] = plain_name(last_part, _LONGEST_ARGUMENT)
+            plain[safe_name(key)] = safe_name(last_part, _LONGEST_ARGUMENT)
     return plain
 
 
@@ -290,10 +290,10 @@ def _page_run(helm_run: _HelmRun, groups: tuple[str, ...]) -> PageRun:
     if main_score is not None and main_score.metric in scored:
         scored.insert(0, main_score.metric)
     # Names that are not plain are left out: HELM would not render them safely.
-    metrics = tuple(metric for metric in dict.fromkeys(scored) if is_plain(metric))
+    metrics = tuple(metric for metric in dict.fromkeys(scored) if is_safe_metric_name(metric))
     main_metric = metrics[0] if metrics else NO_SCORE
     return PageRun(
-        result.task, groups, metrics, main_metric=main_metric, main_split=plain_name(split)
+        result.task, groups, metrics, main_metric=main_metric, main_split=safe_name(split)
     )
 
 
@@ -303,7 +303,7 @@ def _run_name(name: str) -> str:
     If characters are replaced or cut, a hash of the complete name is appended: two names may differ
     only in the lost characters.
     """
-    plain = plain_name(name, _LONGEST_RUN_NAME)
+    plain = safe_name(name, _LONGEST_RUN_NAME)
     if plain == name:
         return name
     return f"{plain}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
@@ -476,7 +476,7 @@ def summarize_command(work: RunDir, suite: str, schema: Path, output: Path) -> l
         "--local-path",
         str(work.model_configs),
         "--log-config",
-        str(work.model_configs / names.LOGGING),
+        str(work.model_configs / names.LOGGING_FILE),
     ]
 
 
@@ -505,8 +505,8 @@ def make_tables(
     Raises:
         HelmError: helm-summarize failed; the message contains the last lines of the log.
     """
-    write_atomic(work.model_configs / names.MODEL_METADATA, to_yaml(page_models(models)))
-    write_atomic(work.model_configs / names.LOGGING, quiet_logging())
+    write_atomic(work.model_configs / names.MODEL_METADATA_FILE, to_yaml(page_models(models)))
+    write_atomic(work.model_configs / names.LOGGING_FILE, quiet_logging())
     redactor = Redactor.from_environment(env)
     context = RunContext(work, lock, env=env, redactor=redactor, log=_LOG, screen=screen)
     run_helm_summarize(context, argv, keeps_log=keeps_log)

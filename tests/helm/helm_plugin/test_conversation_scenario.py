@@ -12,7 +12,7 @@ import yaml
 from helm.common.object_spec import create_object
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm_plugin.conversation_scenario import conversations, input_of
+from eval_factory.helm_plugin.conversation_scenario import conversations, input_of_turns
 from facts import naming
 
 TURNS = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "A or B?"}]
@@ -79,8 +79,8 @@ def test_a_conversation_becomes_an_instance_with_its_turns(
     data.write_text("{", "utf-8")
     with pytest.raises(PrerequisiteError, match=naming("line 1", "is not JSON")):
         scenario.get_instances(str(tmp_path))
-    assert input_of(tuple(TURNS)).messages[0] is not TURNS[0]
-    assert input_of(tuple(TURNS[1:])).text == "A or B?"
+    assert input_of_turns(tuple(TURNS)).messages[0] is not TURNS[0]
+    assert input_of_turns(tuple(TURNS[1:])).text == "A or B?"
 
 
 @pytest.mark.parametrize(

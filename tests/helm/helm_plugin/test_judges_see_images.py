@@ -158,7 +158,7 @@ def test_a_judgement_that_cannot_be_used_is_asked_for_again(
     server.answer = lambda _prompt: "good"
     for runs in (1, 2):
         (found,) = annotated("jury", asked, tmp_path, "red")
-        assert "unusable judgement" in found[names.NOT_JUDGED]["j"]
+        assert "unusable judgement" in found[names.NOT_JUDGED_FIELD]["j"]
         assert [parts[0]["type"] for parts in server.parts] == ["image_url"] * 2 * runs
 
 

@@ -11,7 +11,7 @@ import pytest
 from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator
 from helm.common.request import GeneratedOutput, RequestResult
 
-from eval_factory.helm.names import NOT_JUDGED
+from eval_factory.helm.names import NOT_JUDGED_FIELD
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.helm_plugin.rubric import criterion_judge
 from eval_factory.helm_plugin.session import RunRecord
@@ -93,9 +93,9 @@ def test_who_gave_no_judgement_is_written_down_with_the_reason(forgotten: list[s
             "babbles": result("a four"),
         }
     )
-    assert set(found) == {"prompt_text", "good", NOT_JUDGED}
+    assert set(found) == {"prompt_text", "good", NOT_JUDGED_FIELD}
     (reason,) = set(forgotten)
-    assert found[NOT_JUDGED] == {
+    assert found[NOT_JUDGED_FIELD] == {
         "fails": "HTTP 500: boom",
         "silent": "it gave no answer",
         "stopped": "no such \\x1b key",
@@ -148,6 +148,6 @@ def test_a_judgement_has_the_benchmarks_own_form(
     )
     found = annotated({"words": result(GIVEN.replace("4", '"good"')), "numbers": result(GIVEN)})
     assert found["words"] == {"accuracy": {"score": 10, "explanation": "x"}}
-    ((judge, reason),) = found[NOT_JUDGED].items()
+    ((judge, reason),) = found[NOT_JUDGED_FIELD].items()
     assert judge == "numbers"
     says(reason, "unusable judgement", "'accuracy'", '"poor", "good"')

@@ -125,7 +125,7 @@ def test_a_judge_with_structured_gets_the_form_of_its_verdict(
     assert "I would say" not in str(found)
     if kind == "jury":
         assert found["by_schema"]["accuracy"]["score"] == 4
-        assert set(found[names.NOT_JUDGED]) == {"plain"}
+        assert set(found[names.NOT_JUDGED_FIELD]) == {"plain"}
     else:
         (decided,) = found["criteria"]
         assert decided["by_schema"]["criteria_met"] is True
@@ -141,7 +141,7 @@ def test_where_the_endpoint_refuses_a_schema_it_is_asked_the_plain_way(tmp_path:
     with Judge("This model does not support response format `json_schema`.") as server:
         judge = judge_at(server, "refusing", structured=True)
         found = annotated("jury", tmp_path, judge)
-        assert "unusable judgement" in found[names.NOT_JUDGED]["refusing"]
+        assert "unusable judgement" in found[names.NOT_JUDGED_FIELD]["refusing"]
         formats = ["response_format" in body for body in server.requests]
         assert formats == [True, False, False], "refused, asked the plain way, asked once more"
         annotated("jury", tmp_path, judge)

@@ -120,7 +120,7 @@ def test_one_that_raises_fails_alone_and_has_the_value_of_an_empty_answer() -> N
     assert values == {"id0": 1, "id1": 0, "id2": 3, "id3": 1}
     assert list(failed(state)) == ["id1"]
     assert failed(state)["id1"].startswith(
-        f"{names.UNSCORABLE}ValueError in Lengths (test_unscorable_answers.py:"
+        f"{names.UNSCORABLE_PREFIX}ValueError in Lengths (test_unscorable_answers.py:"
     )
     assert "odd" not in failed(state)["id1"]  # the error's own text may quote the answer
     assert told == [failed(state)["id1"]]

@@ -16,7 +16,7 @@ import pytest
 
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.connections import MAX_SETTLING_S, SURPLUS, Transport
-from eval_factory.endpoint.http_wire import CUT, Reply, TransportError
+from eval_factory.endpoint.http_wire import CUT_MESSAGE, Reply, TransportError
 from facts import naming
 from in_the_loop import WAYS, runs_in
 from loopback import serving
@@ -134,9 +134,9 @@ def test_an_answer_that_stops_half_way_ends_in_time(answer: bytes, silent: bool)
 @pytest.mark.parametrize(
     ("answer", "said", "silent"),
     [
-        (b"", CUT, True),
+        (b"", CUT_MESSAGE, True),
         (b"nonsense", "what came is not HTTP", True),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na...", CUT, False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na...", CUT_MESSAGE, False),
     ],
     ids=["nothing", "no-http", "cut"],
 )

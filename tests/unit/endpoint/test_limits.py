@@ -23,7 +23,7 @@ from eval_factory.endpoint.limits import (
     Limit,
     LocalAdmission,
     asked_pause,
-    granted_tokens,
+    max_answer_tokens,
 )
 from in_the_loop import insiders
 
@@ -133,9 +133,9 @@ def test_the_tokens_of_a_request_are_its_text_and_what_it_is_granted(
 
 
 def test_granted() -> None:
-    assert granted_tokens({"max_tokens": 5, "max_completion_tokens": 9}) == 9
-    assert granted_tokens({"max_tokens": True}) == granted_tokens({"max_tokens": -5}) == 0
-    assert granted_tokens({"max_tokens": 5, "n": 0}) == 5
+    assert max_answer_tokens({"max_tokens": 5, "max_completion_tokens": 9}) == 9
+    assert max_answer_tokens({"max_tokens": True}) == max_answer_tokens({"max_tokens": -5}) == 0
+    assert max_answer_tokens({"max_tokens": 5, "n": 0}) == 5
 
 
 @pytest.fixture

@@ -76,7 +76,9 @@ def test_an_answer_names_its_pictures_which_are_files(tmp_path: Path) -> None:
     assert found.body["data"][0] == {"b64_json": named, "revised_prompt": "r"}
     made_pictures.store_pictures(tmp_path / "made", found.pictures)
     again = openai_api.completion_of(found.body, "images")
-    files = [made_pictures.made_picture(tmp_path / "made", one.text) for one in again.choices]
+    files = [
+        made_pictures.picture_path_and_type(tmp_path / "made", one.text) for one in again.choices
+    ]
     assert files[0] == (tmp_path / "made" / f"{digest}.png", "image/png")
     assert [(file.read_bytes(), kind) for file, kind in files] == [
         (RED, "image/png"),

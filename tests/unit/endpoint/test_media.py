@@ -42,7 +42,7 @@ def key_of(*contents: str | Path, max_image_side: int | None = None) -> str:
 
 def sent(body: dict[str, Any]) -> list[dict[str, Any]]:
     """The parts of the one message that goes out."""
-    (message,) = json.loads(openai_api.json_text(media.filled(body)))["messages"]
+    (message,) = json.loads(openai_api.json_text(media.with_file_contents(body)))["messages"]
     assert message["role"] == "user"
     return list(message["content"])
 
@@ -184,7 +184,7 @@ def test_a_file_that_changes_before_it_is_sent_is_not_sent(tmp_path: Path) -> No
     body = body_of(file)
     written(file, picture("blue"))
     with pytest.raises(UnusableMedium, match=naming("was changed")):
-        media.filled(body)
+        media.with_file_contents(body)
 
 
 @pytest.mark.parametrize(

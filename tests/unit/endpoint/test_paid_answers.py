@@ -14,7 +14,7 @@ from eval_factory.endpoint import paid_answers
 from eval_factory.endpoint.paid_answers import (
     cost_for_limit,
     cost_of,
-    read_paid,
+    read_paid_answers,
     spent_so_far,
     write_prices,
 )
@@ -155,7 +155,10 @@ def test_what_was_kept_is_counted_as_it_was_when_it_came(cache: ResponseCache) -
             answer,
             Attempt(str(number), "model", 1, "answered", 200, None, float(number), 0.1, 0, None),
         )
-    assert [one.sizes for one in read_paid(cache.path, with_sizes=True)] == [(400, 440), (400, 440)]
+    assert [one.sizes for one in read_paid_answers(cache.path, with_sizes=True)] == [
+        (400, 440),
+        (400, 440),
+    ]
     spent = spent_so_far(cache.path, {"model": PRICE})
     assert spent.tokens == 420
     assert spent.cost == pytest.approx(2 * (100 * 1.0 + 110 * 10.0) / 1e6)
@@ -167,7 +170,7 @@ def test_an_answer_that_was_set_aside_was_paid_for_too(cache: ResponseCache) -> 
     save(cache, "a", {"prompt_tokens": 3, "completion_tokens": 5, "cost": 0.75}, started=3.3)
     save(cache, "b", "no usage", role="gpt")
     cache.journal(Attempt("b", "gpt", 0, "cached", None, None, 4.0, 0.0, 3, 4))
-    paid = list(read_paid(cache.path, with_sizes=True))
+    paid = list(read_paid_answers(cache.path, with_sizes=True))
     assert [(one.role, paid_answers.stated_cost(one.usage), one.tokens) for one in paid] == [
         ("model", 0.5, (3, 4)),
         ("model", 0.75, (3, 5)),
@@ -220,7 +223,7 @@ def test_answers_that_were_copied_are_none_that_this_folder_paid(cache: Response
 
 def test_a_folder_without_answers_has_spent_nothing(tmp_path: Path) -> None:
     assert spent_so_far(tmp_path / "none.db", {}) == Spending()
-    assert list(read_paid(tmp_path / "none.db")) == []
+    assert list(read_paid_answers(tmp_path / "none.db")) == []
     assert not (tmp_path / "none.db").exists()
 
 
@@ -229,4 +232,4 @@ def test_a_body_that_is_no_json_has_no_usage(cache: ResponseCache) -> None:
     with sqlite3.connect(cache.path) as connection:
         connection.execute("UPDATE responses SET response = '{', request = '{'")
     connection.close()
-    assert [one.usage for one in read_paid(cache.path)] == [None]
+    assert [one.usage for one in read_paid_answers(cache.path)] == [None]

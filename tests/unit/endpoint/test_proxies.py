@@ -12,7 +12,7 @@ from eval_factory.data.pull import Fetcher
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.proxies import (
     CERTIFICATE_VARIABLES,
-    certificates,
+    find_trusted_certificates,
     proxy_from_environment,
     proxy_problems,
 )
@@ -31,7 +31,7 @@ def test_certificates_are_of_the_first_variable_or_refused(
 ) -> None:
     for name in reversed(CERTIFICATE_VARIABLES):
         monkeypatch.setenv(name, str(tmp_path))
-        assert certificates() == (str(tmp_path), name)
+        assert find_trusted_certificates() == (str(tmp_path), name)
     forget_proxies_and_certificates(monkeypatch)
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexist.pem")
     for made in (lambda: Transport("https://host/v1", timeout_s=5), Fetcher):

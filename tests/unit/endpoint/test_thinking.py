@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.endpoint.thinking import Split, split_thinking
+from eval_factory.endpoint.thinking import AnswerAndThinking, split_thinking
 
 START = "<think>"
 END = "</think>"
@@ -13,19 +13,19 @@ END = "</think>"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("B", Split("B", None)),
-        (" B ", Split(" B ", None)),
-        ("<think>hm</think>\n\nB", Split("B", "hm")),
-        ("hm</think> B", Split("B", "hm")),
-        ("Well. <think>hm</think>B", Split("Well. B", "hm")),
-        ("<think>a</think>x</think>B", Split("B", "a</think>x")),
-        ("<think>hm", Split("", "hm", unfinished=True)),
-        ("Well. <think>hm", Split("Well.", "hm", unfinished=True)),
+        ("B", AnswerAndThinking("B", None)),
+        (" B ", AnswerAndThinking(" B ", None)),
+        ("<think>hm</think>\n\nB", AnswerAndThinking("B", "hm")),
+        ("hm</think> B", AnswerAndThinking("B", "hm")),
+        ("Well. <think>hm</think>B", AnswerAndThinking("Well. B", "hm")),
+        ("<think>a</think>x</think>B", AnswerAndThinking("B", "a</think>x")),
+        ("<think>hm", AnswerAndThinking("", "hm", unfinished=True)),
+        ("Well. <think>hm", AnswerAndThinking("Well.", "hm", unfinished=True)),
     ],
 )
 @pytest.mark.parametrize("cut_off", [False, True])
 def test_what_stands_between_the_markers_is_thinking(
-    text: str, expected: Split, *, cut_off: bool
+    text: str, expected: AnswerAndThinking, *, cut_off: bool
 ) -> None:
     assert split_thinking(text, START, END, cut_off=cut_off) == expected
 
@@ -41,15 +41,17 @@ def test_what_stands_between_the_markers_is_thinking(
     ],
 )
 def test_a_begun_marker_at_the_end_of_what_was_cut_off_is_thinking(text: str, answer: str) -> None:
-    assert split_thinking(text, START, END, cut_off=True) == Split(answer, "", unfinished=True)
-    assert split_thinking(text, START, END) == Split(text, None)
+    assert split_thinking(text, START, END, cut_off=True) == AnswerAndThinking(
+        answer, "", unfinished=True
+    )
+    assert split_thinking(text, START, END) == AnswerAndThinking(text, None)
 
 
 @pytest.mark.parametrize(
     "text", ["", "<", "B", "B \n", "pH <", "pH <t", "a table <th", "<b", "think>", "<think a", "<<"]
 )
 def test_other_ends_are_none(text: str) -> None:
-    assert split_thinking(text, START, END, cut_off=True) == Split(text, None)
+    assert split_thinking(text, START, END, cut_off=True) == AnswerAndThinking(text, None)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_other_ends_are_none(text: str) -> None:
 )
 def test_a_letter_may_be_an_answer_where_a_marker_is_a_word(text: str, answer: str) -> None:
     assert split_thinking(text, "Begin:", "End:", cut_off=True).answer == answer
-    assert split_thinking("1", "1)", "2)", cut_off=True) == Split("1", None)
+    assert split_thinking("1", "1)", "2)", cut_off=True) == AnswerAndThinking("1", None)
 
 
 ANALYSIS = "<|channel|>analysis<|message|>"
@@ -86,9 +88,11 @@ TURN = "<|end|><|start|>assistant"
     ],
 )
 def test_the_markers_of_other_models_are_known(text: str, answer: str, thought: str | None) -> None:
-    assert split_thinking(text, START, END) == Split(answer, thought)
-    assert split_thinking(text, "<r>", "</r>") == Split(text, None)  # own markers are the only ones
-    assert split_thinking("<r>hm</r><think>x</think>B", "<r>", "</r>") == Split(
+    assert split_thinking(text, START, END) == AnswerAndThinking(answer, thought)
+    assert split_thinking(text, "<r>", "</r>") == AnswerAndThinking(
+        text, None
+    )  # own markers are the only ones
+    assert split_thinking("<r>hm</r><think>x</think>B", "<r>", "</r>") == AnswerAndThinking(
         "<think>x</think>B", "hm"
     )
 
@@ -105,8 +109,10 @@ def test_the_markers_of_other_models_are_known(text: str, answer: str, thought: 
     ],
 )
 def test_thinking_without_an_end_is_cut_off_whatever_its_markers(start: str) -> None:
-    assert split_thinking(f"{start}hm", START, END) == Split("", "hm", unfinished=True)
-    assert split_thinking(f"{start}hm", "<r>", "</r>") == Split(f"{start}hm", None)
-    assert split_thinking("## Thinking\nhm", START, END) == Split("", "hm", unfinished=True)
+    assert split_thinking(f"{start}hm", START, END) == AnswerAndThinking("", "hm", unfinished=True)
+    assert split_thinking(f"{start}hm", "<r>", "</r>") == AnswerAndThinking(f"{start}hm", None)
+    assert split_thinking("## Thinking\nhm", START, END) == AnswerAndThinking(
+        "", "hm", unfinished=True
+    )
     begun = split_thinking(start[:-2], START, END, cut_off=True)
     assert (begun.unfinished, begun.answer) == (True, "")

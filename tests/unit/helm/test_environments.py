@@ -34,9 +34,9 @@ def test_what_is_missing() -> None:
     assert environments.missing_for("needs_two", HERE) == ["no_such_one", "no_such_two"]
     assert environments.missing_for("needs_none", HERE) == []
     assert environments.missing_for("of another HELM", HERE) == []
-    environments.look_for_packages("t", "needs_none", HELM)
+    environments.require_packages("t", "needs_none", HELM)
     with pytest.raises(PrerequisiteError) as caught:
-        environments.look_for_packages("my_task", "needs_two", HELM)
+        environments.require_packages("my_task", "needs_two", HELM)
     first, command, hint, last = str(caught.value).splitlines()
     says(first, "packages", "my_task", "no_such_one, no_such_two")
     assert shlex.split(command) == [
@@ -49,7 +49,7 @@ def test_what_is_missing() -> None:
     ]
     says(hint, "no_such_two", "this module")
     assert last == "  nothing was asked"
-    first, command = environments.not_installed("t", ["no_such_one"], HERE).splitlines()
+    first, command = environments.missing_modules_message("t", ["no_such_one"], HERE).splitlines()
     says(first, "a package for t", "no_such_one")
     assert command == f"  {environments.install_command(['such-one~=2.0'], sys.executable)}"
 
@@ -63,11 +63,11 @@ def test_an_environment_without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_helm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Environment, "version_of", lambda _self, _package: None)
     with pytest.raises(PrerequisiteError, match=r"pip install crfm-helm==0\.5\.16"):
-        environments.look_for_packages("t", "pubmed_qa", HELM)
+        environments.require_packages("t", "pubmed_qa", HELM)
     with pytest.raises(
         PrerequisiteError, match=naming("(medhelm) is not installed", "upstream install medhelm")
     ):
-        environments.look_for_packages("t", "pubmed_qa", MEDHELM)
+        environments.require_packages("t", "pubmed_qa", MEDHELM)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_our_own_tasks_need_nothing_beside_what_is_installed() -> None:
 
 
 def test_the_installed_helm_is_supported() -> None:
-    assert environments.look_for_helm(HELM) == HERE
+    assert environments.require_helm(HELM) == HERE
     assert installed_upstream() == HELM
     assert HELM.version == metadata.version("crfm-helm")
 
@@ -101,7 +101,7 @@ def test_the_installed_helm_is_supported() -> None:
 def test_another_helm_is_refused(helm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Environment, "version_of", lambda _self, _package: helm)
     with pytest.raises(PrerequisiteError) as caught:
-        environments.look_for_packages("my_task", "pubmed_qa", HELM)
+        environments.require_packages("my_task", "pubmed_qa", HELM)
     first, _, command, last = str(caught.value).splitlines()
     says(first, "my_task", "HELM (crfm-helm) 0.5.16", f"{helm} is installed")
     assert command.endswith("pip install crfm-helm==0.5.16")

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from eval_factory.helm import judge_output
-from eval_factory.helm.injection_signs import injection_signs
+from eval_factory.helm.injection_signs import find_injection_signs
 from eval_factory.helm.judge_output import (
     UnusableJudgeOutput,
     parse_judge_output,
@@ -152,7 +152,7 @@ def test_a_judgement_that_the_answer_carries_is_not_the_judges(name: str, judge_
 
 @pytest.mark.parametrize("name", ASKED)
 def test_what_asks_in_words_bears_a_sign(name: str) -> None:
-    assert injection_signs(f"{MEDICAL}\n{ASKED[name]}\n{MEDICAL}")
+    assert find_injection_signs(f"{MEDICAL}\n{ASKED[name]}\n{MEDICAL}")
 
 
 def test_none_of_them_passes_without_a_sign() -> None:
@@ -160,7 +160,7 @@ def test_none_of_them_passes_without_a_sign() -> None:
     assert len(answers) >= 64
     passed = {name for name, answer in answers.items() if passes(READY, f"{MEDICAL} {answer}")}
     unsigned = {
-        name for name, answer in answers.items() if not injection_signs(f"{MEDICAL} {answer}")
+        name for name, answer in answers.items() if not find_injection_signs(f"{MEDICAL} {answer}")
     }
     assert passed == set(ASKED)
     assert passed & unsigned == set()

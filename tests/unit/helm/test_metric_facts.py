@@ -8,8 +8,8 @@ from eval_factory.helm.metric_facts import (
     NONE,
     OVERLAP,
     chosen_main_metric,
-    facts_of,
     is_score,
+    metric_facts_of,
 )
 from eval_factory.tasks.custom_benchmark import METRICS
 from eval_factory.tasks.framework import HelmEntry, load_framework
@@ -21,11 +21,11 @@ TASKS = [task for task in load_framework().evaluations if task.name != "custom"]
 
 
 def test_every_tasks_main_metric_is_known() -> None:
-    facts = {task.name: facts_of(task.helm.main_metric or "") for task in TASKS}
+    facts = {task.name: metric_facts_of(task.helm.main_metric or "") for task in TASKS}
     assert [
         name for name, of in facts.items() if not of.higher_is_better or None in (of.scale, of.unit)
     ] == []
-    assert {facts_of(name).higher_is_better for name in METRICS} == {True}, (
+    assert {metric_facts_of(name).higher_is_better for name in METRICS} == {True}, (
         "those of a custom benchmark, too"
     )
 
@@ -35,17 +35,17 @@ def test_a_jurys_metrics_are_the_ratings() -> None:
     assert {
         task.helm.main_metric for task in TASKS if task.helm.judges and not task.helm.rubric
     } <= set(JURY_METRICS)
-    assert {facts_of(name) for name in JURY_METRICS} == {_RATING}
+    assert {metric_facts_of(name) for name in JURY_METRICS} == {_RATING}
     assert _RATING.scale == (1, 5)
-    assert facts_of("surprise", HELMS_JURY_FORM.scale) is _RATING, (
+    assert metric_facts_of("surprise", HELMS_JURY_FORM.scale) is _RATING, (
         "a jury of any name is told by its scale"
     )
     assert (
-        facts_of("med_dialog_accuracy.helm")
-        is facts_of("med_dialog_accuracy.all_judges")
+        metric_facts_of("med_dialog_accuracy.helm")
+        is metric_facts_of("med_dialog_accuracy.all_judges")
         is _RATING
     )
-    assert facts_of("rouge_l", HELMS_JURY_FORM.scale) is OVERLAP
+    assert metric_facts_of("rouge_l", HELMS_JURY_FORM.scale) is OVERLAP
 
 
 SHARE = (True, (0, 1), "share")
@@ -82,7 +82,7 @@ KNOWN = {
 @pytest.mark.parametrize("name", KNOWN)
 def test_facts(name: str) -> None:
     for scale in (None, (0, 1)):
-        known = facts_of(name, scale)
+        known = metric_facts_of(name, scale)
         assert (known.higher_is_better, known.scale, known.unit) == KNOWN[name]
 
 

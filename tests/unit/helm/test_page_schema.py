@@ -11,7 +11,7 @@ from eval_factory.helm.page_schema import (
     ALL_METRICS_OF,
     PageRun,
     page_schema,
-    plain_name,
+    safe_name,
 )
 
 HELMS: dict[str, Any] = {
@@ -151,7 +151,7 @@ def test_a_run_without_a_group_has_no_table() -> None:
 def test_names_of_metrics_that_a_template_would_execute_are_not_plain() -> None:
     rendered = ["exact_match@5", "BERTScore-F", "a b (c)", "x:y", "k=v, w"]
     others = ["${7*7}", "<%x%>", "% for x in y:", "a\nb", "", "ä", "#x"]
-    assert list(filter(module.is_plain, [*others, *rendered])) == rendered
+    assert list(filter(module.is_safe_metric_name, [*others, *rendered])) == rendered
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_names_of_metrics_that_a_template_would_execute_are_not_plain() -> None:
     ],
 )
 def test_plain_names_are_names_of_files(name: str, plain: str) -> None:
-    assert plain_name(name) == plain
+    assert safe_name(name) == plain
 
 
 def test_models_are_called_as_the_user_calls_them() -> None:

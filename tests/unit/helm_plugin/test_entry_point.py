@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.helm.names import MODEL_DEPLOYMENTS, PLUGIN_MODULE
+from eval_factory.helm.names import MODEL_DEPLOYMENTS_FILE, PLUGIN_MODULE
 from eval_factory.helm_plugin import entry_point
 
 OURS = "- name: m\n  client_spec:\n    class_name: eval_factory.helm_plugin.client.EndpointClient\n"
@@ -39,7 +39,7 @@ def test_it_asks_for_the_plugin(
     monkeypatch.chdir(tmp_path)
     if text:
         (tmp_path / "prod_env").mkdir()
-        (tmp_path / "prod_env" / MODEL_DEPLOYMENTS).write_text(text)
+        (tmp_path / "prod_env" / MODEL_DEPLOYMENTS_FILE).write_text(text)
     assert entry_point.asks_for_the_plugin(argv) is asks
 
 

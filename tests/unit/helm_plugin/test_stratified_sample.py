@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eval_factory.core.helm_run_settings import SampleSettings
 from eval_factory.helm.output import Instance
 from eval_factory.helm_plugin.stratified_sample import (
-    in_one_order,
+    in_rank_order,
     shares_of,
     stratified_sample,
     stratifying_field,
@@ -64,10 +64,10 @@ def test_the_order_of_the_data_does_not_matter_nor_do_ids_that_are_places() -> N
 
 def test_one_order_of_all_whatever_groups_they_are_in() -> None:
     there = questions()
-    order = ids(in_one_order(there, 7))
+    order = ids(in_rank_order(there, 7))
     assert sorted(order) == sorted(ids(there))
-    assert order != ids(there) != ids(in_one_order(there, 8)) != order
-    assert order == ids(in_one_order(there[::-1], 7))
+    assert order != ids(there) != ids(in_rank_order(there, 8)) != order
+    assert order == ids(in_rank_order(there[::-1], 7))
 
 
 def test_one_question_about_many_pictures_does_not_come_sorted_by_its_answers() -> None:
@@ -77,7 +77,7 @@ def test_one_question_about_many_pictures_does_not_come_sorted_by_its_answers() 
     ]
     asked = [SimpleNamespace(text="Red?", multimedia_content=one) for one in shown]
     rows = [SimpleNamespace(id=f"{n:02}", references=[], input=one) for n, one in enumerate(asked)]
-    assert in_one_order(rows, 1) != rows
+    assert in_rank_order(rows, 1) != rows
 
 
 def test_another_seed_is_another_sample_and_a_greater_one_holds_the_smaller() -> None:

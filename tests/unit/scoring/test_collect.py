@@ -12,7 +12,7 @@ from builders import plan
 from eval_factory.core.results import JudgeCounts, Judgements, TaskResult
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
-from eval_factory.helm.names import NOT_JUDGED
+from eval_factory.helm.names import NOT_JUDGED_FIELD
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.scores import helm_mean
@@ -191,7 +191,7 @@ def test_instances_of_one_question_are_one_source(tmp_path: Path) -> None:
 
 
 UNSCORABLE: dict[str, Any] = {
-    "result": {"error": f"{names.UNSCORABLE}ValueError in SomeMetric (some_metric.py:80)"}
+    "result": {"error": f"{names.UNSCORABLE_PREFIX}ValueError in SomeMetric (some_metric.py:80)"}
 }
 
 
@@ -451,9 +451,9 @@ def test_why_judges_gave_no_judgement_is_grouped_by_judge(tmp_path: Path) -> Non
     given = {"accuracy": {"score": 4}}
     annotations: list[dict[str, Any]] = [
         {"prompt_text": "p", "a": given, "b": given},
-        {"prompt_text": "p", "a": given, NOT_JUDGED: {"b": "HTTP 500: boom 1"}},
-        {"prompt_text": "p", "a": given, NOT_JUDGED: {"b": "HTTP 500: boom 2"}},
-        {"prompt_text": "p", "b": given, NOT_JUDGED: "of another shape"},
+        {"prompt_text": "p", "a": given, NOT_JUDGED_FIELD: {"b": "HTTP 500: boom 1"}},
+        {"prompt_text": "p", "a": given, NOT_JUDGED_FIELD: {"b": "HTTP 500: boom 2"}},
+        {"prompt_text": "p", "b": given, NOT_JUDGED_FIELD: "of another shape"},
         {"prompt_text": None, "empty_output_equivalence_judgement": False},
     ]
     states = [

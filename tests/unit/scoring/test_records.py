@@ -14,7 +14,7 @@ from eval_factory.core.results import TaskResult
 from eval_factory.endpoint.openai_api import with_changes
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm import output
-from eval_factory.helm.names import NOT_JUDGED
+from eval_factory.helm.names import NOT_JUDGED_FIELD
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.instance_records import InstanceRecords
@@ -164,7 +164,9 @@ def test_turns_are_told_where_the_prompt_is_not_all_that_was_sent(tmp_path: Path
 
 def test_what_each_judge_said_is_in_the_record(tmp_path: Path) -> None:
     given = {"accuracy": {"score": 4, "explanation": "fine"}}
-    said = {"aci_bench": {"prompt_text": "p", "a": given, NOT_JUDGED: {"b": "HTTP 500: boom"}}}
+    said = {
+        "aci_bench": {"prompt_text": "p", "a": given, NOT_JUDGED_FIELD: {"b": "HTTP 500: boom"}}
+    }
     result = jury_result_of(
         tmp_path,
         states=[state(0, "text", annotations=said), state(1, None, annotations=said)],

@@ -227,7 +227,7 @@ def test_answers_that_ran_out_of_tokens_are_said_with_what_was_granted(tmp_path:
     (note,) = notes_of(made(plan(), run, seen, requested=9))
     assert note == (
         Importance.INCOMPLETE,
-        f"2 of 9: {openai_api.TOO_FEW_TOKENS.format(granted=17)}",
+        f"2 of 9: {openai_api.TOO_FEW_TOKENS_MESSAGE.format(granted=17)}",
     )
 
 

@@ -276,12 +276,12 @@ def jury_of(here: Plan) -> dict[str, Any]:
 
 def judged(number: int, text: str = ANSWER, **given: int | str | None) -> Entry:
     """An answer with each judge's rating, or why it gave none."""
-    said: dict[str, Any] = {"prompt_text": "p", names.NOT_JUDGED: {}}
+    said: dict[str, Any] = {"prompt_text": "p", names.NOT_JUDGED_FIELD: {}}
     for judge, rating in given.items():
         if isinstance(rating, int):
             said[f"helm-{judge}"] = {"accuracy": {"score": rating}, "clarity": {"score": rating}}
         elif rating is not None:
-            said[names.NOT_JUDGED][f"helm-{judge}"] = rating
+            said[names.NOT_JUDGED_FIELD][f"helm-{judge}"] = rating
     return entry(number, text, annotations={ANNOTATION: said})
 
 
@@ -373,7 +373,7 @@ def test_kinds_of_answers_are_told_apart(tmp_path: Path) -> None:
 def test_an_answer_that_helm_cannot_score_is_failed_with_its_reason_and_split(
     tmp_path: Path,
 ) -> None:
-    unscorable = failed(1, f"{names.UNSCORABLE}ValueError", instance={"split": "valid"})
+    unscorable = failed(1, f"{names.UNSCORABLE_PREFIX}ValueError", instance={"split": "valid"})
     seen = seen_of(tmp_path, failed(0), unscorable, failed(2, None))
     assert seen.failed == {key(0), key(1), key(2)}
     assert seen.unscorable == {key(1): ("ValueError", "valid")}

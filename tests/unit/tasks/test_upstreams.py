@@ -18,7 +18,7 @@ from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import is_running
 from eval_factory.helm import environments
-from eval_factory.helm.environments import environment_of, home_of
+from eval_factory.helm.environments import environment_folder_of, environment_of
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import load_index
@@ -102,9 +102,12 @@ def made(folder: Path, version: str, package: str = "medhelm") -> Path:
 def test_where_its_environment_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EVAL_FACTORY_MEDHELM", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert home_of(MEDHELM) == tmp_path / "eval-factory" / "medhelm-0.8.0"
+    assert environment_folder_of(MEDHELM) == tmp_path / "eval-factory" / "medhelm-0.8.0"
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    assert home_of(MEDHELM) == Path.home() / ".local" / "share" / "eval-factory" / "medhelm-0.8.0"
+    assert (
+        environment_folder_of(MEDHELM)
+        == Path.home() / ".local" / "share" / "eval-factory" / "medhelm-0.8.0"
+    )
     monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(tmp_path / "own"))
     assert environment_of(MEDHELM).version_of("medhelm") is None
     own = environment_of(MEDHELM) if made(tmp_path / "own", "0.7.0") else None

@@ -22,7 +22,7 @@ from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.data import run_data
 from eval_factory.data.sources import Sources
 from eval_factory.helm.command import model_files
-from eval_factory.helm.names import SETTINGS
+from eval_factory.helm.names import SETTINGS_FILE
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows import prepare as module
 from eval_factory.workflows.prepare import data_settings, facts_about_data, find_bundle, place_data
@@ -66,7 +66,7 @@ def test_the_files_that_helm_run_reads_are_for_the_user_alone(debug: bool, here:
     prepared(here, debug=debug)
     folder = here.rundir.model_configs
     written = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
-    settings = written.pop(SETTINGS)
+    settings = written.pop(SETTINGS_FILE)
     assert written == model_files(here, debug=debug)
     assert json.loads(settings)["file_lists"] == "/lists"
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}

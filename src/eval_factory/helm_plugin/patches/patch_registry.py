@@ -232,6 +232,6 @@ def is_as_checked(module: str, helm: Upstream) -> bool:
     return hashlib.sha256(data).hexdigest() == CHECKED_FILES[str(helm)].get(module)
 
 
-def applied() -> list[str]:
+def applied_patch_names() -> list[str]:
     """Return the names of all patches applied so far, for the result's provenance."""
     return [patch.name for patch in _applied]

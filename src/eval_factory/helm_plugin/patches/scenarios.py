@@ -516,7 +516,7 @@ def known_names(scenario: str, folder: Path) -> list[str] | None:
     """
     names = _names_in_bundle(scenario)
     if names is None:
-        is_offline = network_guard.guard() is not None
+        is_offline = network_guard.current_guard() is not None
         if not is_offline:
             return None
         names = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)

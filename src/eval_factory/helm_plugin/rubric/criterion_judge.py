@@ -167,7 +167,7 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
     An example is `{"prompt_text": "...", "gpt": {"accuracy": {"score": 4, ...}}}`.
 
     This function replaces a method of HELM's juries. A judge without usable ratings is listed with
-    the reason under the key `names.NOT_JUDGED`. No judge is asked about an empty answer.
+    the reason under the key `names.NOT_JUDGED_FIELD`. No judge is asked about an empty answer.
     """
     answer = _answer_in(request_state)
     if is_blank_answer(answer):
@@ -202,7 +202,7 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
         else:
             annotation[name] = outcome
     if missing:
-        annotation[names.NOT_JUDGED] = missing
+        annotation[names.NOT_JUDGED_FIELD] = missing
     return annotation
 
 
@@ -333,7 +333,8 @@ def is_answered(state: RequestState) -> bool:
 def _decisions(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decision]:
     """Return one decision of the judge for each criterion of the question.
 
-    If the judge gave no judgement, each decision holds the reason under the key `rubric.ERROR`.
+    If the judge gave no judgement, each decision holds the reason under the key
+    `rubric.ERROR_FIELD`.
     """
     instance = question.state.instance
     count = len(question.criteria)
@@ -359,7 +360,7 @@ def _decisions(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decision]
             sample=(instance.extra_data or {}).get(SAMPLE_KEY),
         )
     if isinstance(outcome, NotJudged):
-        return [{rubric.ERROR: str(outcome)} for _ in question.criteria]
+        return [{rubric.ERROR_FIELD: str(outcome)} for _ in question.criteria]
     return outcome
 
 
@@ -380,7 +381,7 @@ def requests_to_judges(state: ScenarioState) -> int:
     return total
 
 
-def requests_to_each(state: ScenarioState) -> int:
+def requests_to_each_judge(state: ScenarioState) -> int:
     """Return the number of requests to each judge of a rubric, if the model answers every request.
 
     Returns 0 if the run has no rubric.
@@ -396,7 +397,7 @@ def _requests_to_one_judge(spec: Any, states: Sequence[RequestState]) -> int:
     """Return the number of requests about the answers in `states` to one judge of an annotator."""
     # medhelm's HealthBench sends a request for each criterion, and a request that compares the
     # answer with the physician's answer, if there is a physician's answer.
-    if spec.class_name in names.MEDHELM_HEALTHBENCH:
+    if spec.class_name in names.MEDHELM_HEALTHBENCH_ANNOTATORS:
         count = 0
         for state in states:
             extra = state.instance.extra_data or {}
@@ -505,7 +506,7 @@ def _scored_annotation(
     """Return medhelm's annotation, extended by each judge's decisions and by the missing judges.
 
     An example is `{"gpt": {"accuracy": {"score": 0.7, "criteria": [{"criteria_met": true, ...},
-    ...]}}}`; the extensions have the keys `names.DECISIONS` and `names.NOT_JUDGED`.
+    ...]}}}`; the extensions have the keys `names.DECISIONS_FIELD` and `names.NOT_JUDGED_FIELD`.
 
     Args:
         outcomes: a dict from each judge's name to the outcomes of the judge's requests: a decision
@@ -543,9 +544,9 @@ def _scored_annotation(
         decisions_without_mark = judged[: len(rubrics)]
         decided[name] = [decision["criteria_met"] for decision in decisions_without_mark]
     if decided:
-        annotation[names.DECISIONS] = decided
+        annotation[names.DECISIONS_FIELD] = decided
     if missing:
-        annotation[names.NOT_JUDGED] = missing
+        annotation[names.NOT_JUDGED_FIELD] = missing
     return annotation
 
 

@@ -14,8 +14,8 @@ from helm.benchmark.scenarios.scenario import TEST_SPLIT, Instance, Scenario, Sc
 from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.helm import names
 from eval_factory.helm_plugin.conversation_scenario import (
-    downloaded,
-    input_of,
+    download_missing_files,
+    input_of_turns,
     plain_adapter,
     raise_if_problems,
     right_replies,
@@ -68,7 +68,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         if self._file is None:
             # `data/sources.yml` lists each subset's file under a task such as `healthbench_hard`.
             task = self.name if self._subset in (None, ALL_CASES) else f"{self.name}_{self._subset}"
-            (file,) = downloaded(output_path, task)
+            (file,) = download_missing_files(output_path, task)
         else:
             file = Path(self._file)
         if self._form == CASE_REPORTS_FORM:
@@ -78,7 +78,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         raise_if_problems(file, content.problems)
         return [
             Instance(
-                input=input_of(case.messages),
+                input=input_of_turns(case.messages),
                 references=right_replies(case.reference),
                 split=TEST_SPLIT,
                 id=case.id,

@@ -21,7 +21,7 @@ from eval_factory.core.formats import first_of
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import base_of
 from eval_factory.endpoint.endpoint_settings import EndpointLimits, EndpointSettings, limit_names
-from eval_factory.helm.environments import look_for_packages
+from eval_factory.helm.environments import require_packages
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.prices import how_to_state_price, prices_of
 from eval_factory.plan.run_plan import Plan, make_plan
@@ -82,7 +82,7 @@ def _findings_of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], li
     extra = plan.evaluation.extra
     task = plan.evaluation.task
     check_packages = partial(
-        look_for_packages,
+        require_packages,
         plan.task_name,
         task.helm.run_spec,
         plan.upstream,

@@ -141,4 +141,4 @@ def test_a_file_of_helm_that_was_edited_is_not_patched(monkeypatch: pytest.Monke
 def test_what_was_applied_is_named() -> None:
     made = (patch("a"), patch("b", run_specs=frozenset({"medec", "aci_bench"}), erratum="e"))
     apply_patches(Stage.START, made)
-    assert patch_registry.applied() == ["a", "b"]
+    assert patch_registry.applied_patch_names() == ["a", "b"]

@@ -155,7 +155,7 @@ def test_medaligns_cut_records(
 def _github(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SETTINGS_VARIABLE, raising=False)
     monkeypatch.delenv(ALL_FILES_VARIABLE, raising=False)
-    monkeypatch.setattr(network_guard, "guard", lambda: None)
+    monkeypatch.setattr(network_guard, "current_guard", lambda: None)
 
 
 @pytest.mark.usefixtures("_github")
@@ -165,7 +165,7 @@ def test_files_that_are_there_count_offline(
     for name in ("b.txt", "B.txt", "ä.txt", "a.txt", "a.txt.lock"):
         (tmp_path / name).touch()
     assert known_names("mtsamples_procedures", tmp_path) is None
-    monkeypatch.setattr(network_guard, "guard", lambda: SimpleNamespace())
+    monkeypatch.setattr(network_guard, "current_guard", lambda: SimpleNamespace())
     assert known_names("mtsamples_procedures", tmp_path) == ["B.txt", "a.txt", "b.txt", "ä.txt"]
 
 

@@ -18,7 +18,7 @@ from eval_factory.helm import names
 from eval_factory.helm_plugin.rubric import criterion_judge
 from eval_factory.helm_plugin.rubric.criterion_judge import (
     CriterionAnnotator,
-    requests_to_each,
+    requests_to_each_judge,
     requests_to_judges,
 )
 from facts import says
@@ -216,7 +216,7 @@ def counted(class_name: str, answers: list[Any], **args: Any) -> tuple[int, int]
     state: Any = SimpleNamespace(
         request_states=answers, annotator_specs=[spec] if class_name else None
     )
-    return requests_to_judges(state), requests_to_each(state)
+    return requests_to_judges(state), requests_to_each_judge(state)
 
 
 @pytest.mark.parametrize(("at_once", "each"), [(1, 8), (2, 5), (3, 3), (9, 2)])
