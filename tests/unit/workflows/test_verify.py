@@ -322,7 +322,9 @@ def test_a_page_of_another_version_is_held_to_its_checksum(
 ) -> None:
     """Another version's page has other words and marks; a changed one is found all the same."""
     monkeypatch.setattr(module, "__version__", "9.9")
-    monkeypatch.setattr("eval_factory.report.write.page", lambda *_: "the page of 9.9")
+    monkeypatch.setattr(
+        "eval_factory.report.write.results_page", lambda *_, **_how: "the page of 9.9"
+    )
     found = verify(folder.root)
     assert found.findings == ()
     says("\n".join(found.notes), "page and report.md", "eval-factory")
