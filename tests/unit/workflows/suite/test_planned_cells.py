@@ -105,7 +105,7 @@ def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         if run_spec == "medec":
             raise PrerequisiteError(f"{task} needs a package")
 
-    monkeypatch.setattr(planned_cells, "look_for_packages", look)
+    monkeypatch.setattr(planned_cells, "require_packages", look)
     each_says(
         refused(cells(), PrerequisiteError).splitlines(),
         ["every cell of medec", "medec needs a package"],
