@@ -248,9 +248,9 @@ IMPATIENT = """
 import importlib.util
 
 if importlib.util.find_spec("eval_factory"):
-    from eval_factory.endpoint import retrying_client
+    from eval_factory.endpoint import failure_counts
 
-    retrying_client.OUTAGE_S = 1.0
+    failure_counts.OUTAGE_S = 1.0
 """
 
 

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from eval_factory.endpoint import retrying_client
+from eval_factory.endpoint import failure_counts
 from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE, SURPLUS
 from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY
 from eval_factory.endpoint.replies import RequestFailed
@@ -137,7 +137,7 @@ def test_ten_thousand_questions_and_every_fault_at_once(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some are given up, for what no retry mends; what is answered is answered with its own number."""
-    monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
+    monkeypatch.setattr(failure_counts, "_pause", lambda *_: 0.0)
     with WireEndpoint(every_fault) as endpoint:
         asker = Asker(endpoint.url, at_once=64, request_timeout=1.0)
         monkeypatch.setattr(asker, "ask", lambda number, ask=asker.ask: failed_or(ask, number))

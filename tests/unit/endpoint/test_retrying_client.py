@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ import pytest
 from builders import endpoint_settings
 from eval_factory.core.budget import Budget, Spending, SpendingTracker
 from eval_factory.core.secrets import REDACTED, Redactor
-from eval_factory.endpoint import replies, retrying_client, servers
-from eval_factory.endpoint.connections import Transport
+from eval_factory.endpoint import failure_counts, replies, retrying_client, servers
 from eval_factory.endpoint.endpoint_settings import EndpointLimits
 from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import LocalAdmission, Ticket
@@ -30,69 +28,19 @@ from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import Server, Servers
 from eval_factory.endpoint.sign_in import SignIn
 from facts import naming, says
+from told_replies import (
+    BODY,
+    GOOD,
+    UNREACHABLE,
+    Replies,
+    ask,
+    ask_until_it_stops,
+    client_of,
+    reply,
+    unnoted,
+)
 
-GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
-REAL_PAUSE = retrying_client._pause
-BODY = {"model": "m", "messages": [], "max_tokens": 5, "temperature": 0.0}
-
-
-class Replies(Transport):
-    """Gives what it was told, in order; the last one for ever."""
-
-    timeout_s = 10.0
-
-    def __init__(self, *replies: Reply | Exception) -> None:
-        self.replies = list(replies)
-        self.sent: list[dict[str, Any]] = []
-
-    def post(
-        self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
-    ) -> Reply:
-        return self._next(dict(body))
-
-    post_alone = post
-
-    def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
-        return self._next({"GET": url})
-
-    def _next(self, sent: dict[str, Any]) -> Reply:
-        self.sent.append(sent)
-        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-
-def reply(status: int, body: Any = None, **headers: str) -> Reply:
-    """Bytes are the whole body as they are."""
-    if isinstance(body, bytes):
-        return Reply(status, headers, body)
-    return Reply(status, headers, json.dumps(GOOD if body is None else body).encode())
-
-
-def client_of(
-    transport: Replies,
-    *,
-    admission: Any = None,
-    has_answered: bool = False,
-    is_patient: bool = False,
-    **given: Any,
-) -> RetryingClient:
-    """Of `given`, what is no option of the client is a setting of the endpoint."""
-    options = {name: given.pop(name) for name in ("first_requests", "budget") if name in given}
-    sign_in = given.pop("sign_in", SignIn(None))
-    settings = endpoint_settings(key_names=("MY_KEY",), **given)
-    url = "http://h/v1/chat/completions"
-    messages = StopMessages(settings, url, "MY_KEY")
-    server = Server(
-        settings, url, transport, messages, admission=admission, has_answered=has_answered
-    )
-    server.is_patient = is_patient
-    client = RetryingClient(
-        settings, Servers([server], sign_in, Redactor(["the-secret-key"])), **options
-    )
-    client._nvcf = transport if settings.use_nvcf else None
-    return client
+REAL_PAUSE = failure_counts._pause
 
 
 class Noted(list[tuple[int, str, int | None]]):
@@ -106,37 +54,13 @@ class Noted(list[tuple[int, str, int | None]]):
         self.append((number, outcome, error.status))
 
 
-def unnoted(*_: object) -> None:
-    """Whatever the journal would be told."""
-
-
 def never_noted(*_: object) -> None:
     raise AssertionError("no attempt failed")
 
 
-def ask_until_it_stops(client: RetryingClient) -> tuple[int, str]:
-    """(requests that failed before, the last words)"""
-    for number in range(1000):
-        try:
-            client.ask(BODY, unnoted)
-        except RequestFailed:
-            continue
-        except EndpointUnusable as stop:
-            return number, str(stop)
-    raise AssertionError
-
-
-def ask(transport: Replies, **settings: Any) -> tuple[retrying_client.Answered, list[str]]:
-    client = client_of(transport, **{"max_retries": 2, **settings})
-    outcomes = list[str]()
-    return client.ask(
-        BODY, lambda _n, outcome, error, *_: outcomes.append(f"{outcome}: {error}")
-    ), outcomes
-
-
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
+    monkeypatch.setattr(failure_counts, "_pause", lambda *_: 0.0)
     monkeypatch.setattr(retrying_client, "NVCF_FIRST_PAUSE_S", 0.0)
 
 
@@ -444,45 +368,6 @@ def test_a_prompt_that_an_error_quotes_is_not_shown(status: int, body: Any) -> N
     assert "[text of the prompt]" in str(raised.value) or (status, type(body)) == (200, bytes)
 
 
-UNREACHABLE = TransportError("no connection could be made", unreachable=True)
-SILENT = TransportError("no whole answer within 10 s", silent=True)
-CUT_OFF = TransportError("the connection was closed before the whole answer came")
-
-
-@pytest.mark.parametrize(
-    ("lost", "settings", "failed", "sent"),
-    [
-        (UNREACHABLE, {"max_retries": 2}, 3, 12),  # in a row: four threads, three tries
-        (
-            SILENT,
-            {"max_retries": 5, "parallelism": 1},
-            2,
-            6 * 3,
-        ),  # longer than one prompt may be silent
-    ],
-    ids=["unreachable", "silent"],
-)
-def test_a_gone_endpoint_stops_the_run(
-    lost: TransportError, settings: Any, failed: int, sent: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
-    transport = Replies(lost)
-    found, said = ask_until_it_stops(client_of(transport, has_answered=True, **settings))
-    assert (found, len(transport.sent)) == (failed, sent)
-    says(said, "no longer answers", "same command goes on")
-
-
-@pytest.mark.parametrize("sign_of_life", [reply(200), reply(500), CUT_OFF])
-def test_any_sign_of_life_counts(
-    sign_of_life: Reply | TransportError, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
-    replies = [SILENT] * 8 + [sign_of_life]
-    client = client_of(Replies(*replies * 20, reply(200)), has_answered=True, max_retries=200)
-    for _ in range(3):
-        client.ask(BODY, unnoted)
-
-
 def test_nobody_there_is_not_tried_for_long() -> None:
     transport = Replies(UNREACHABLE)
     with pytest.raises(EndpointGone, match="cannot reach"):
@@ -583,96 +468,6 @@ def test_a_field_whose_absence_helped_is_left_out_from_then_on() -> None:
     assert [("temperature" in sent) for sent in transport.sent] == [True, False, False]
 
 
-TOO_MANY = reply(429, {"error": "slow down"})
-
-
-@pytest.mark.parametrize(
-    ("lost", "times", "given"),
-    [
-        (UNREACHABLE, 50, {"has_answered": True, "max_retries": 0}),
-        (SILENT, 100, {"has_answered": True, "max_retries": 100}),
-        (TOO_MANY, 30, {"max_retries": 0, "is_patient": True}),
-    ],
-    ids=["a restart", "silence for a while, however often", "too many requests"],
-)
-def test_what_is_borne(lost: Reply | TransportError, times: int, given: dict[str, Any]) -> None:
-    answered, outcomes = ask(Replies(*[lost] * times, reply(200)), **given)
-    assert answered.attempt == times + 1
-    assert {outcome.partition(":")[0] for outcome in outcomes} == {"retried"}
-
-
-@pytest.mark.parametrize(
-    ("answers", "max_retries", "sent"),
-    [
-        ([reply(500)], 3, 4),
-        ([TOO_MANY, reply(500)] * 3, 2, 6),
-    ],
-    ids=["after its retries", "rate limits between cost none"],
-)
-def test_given_up(answers: list[Reply], max_retries: int, sent: int) -> None:
-    transport = Replies(*answers)
-    with pytest.raises(RequestFailed, match="HTTP 500"):
-        ask(transport, max_retries=max_retries, is_patient=True)
-    assert len(transport.sent) == sent
-
-
-def test_where_the_window_has_passed_rate_limits_cost_retries(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(servers, "WINDOW_S", 0.0)
-    transport = Replies(TOO_MANY)
-    with pytest.raises(RequestFailed, match="HTTP 429"):
-        ask(transport, is_patient=True)
-    assert len(transport.sent) == 3
-
-
-def test_the_pause_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[float] = []
-    monkeypatch.setattr(retrying_client, "_pause", REAL_PAUSE)
-    client = client_of(
-        Replies(reply(429, {}, **{"llm_provider-retry-after": "60"}), reply(200)), is_patient=True
-    )
-    monkeypatch.setattr(client._stop, "wait", waited.append)
-    client.ask(BODY, unnoted)
-    assert waited == [60.0]
-
-
-def test_the_first_requests_that_all_fail_stop_the_run() -> None:
-    transport = Replies(reply(400, {"error": {"message": "maximum context length is 768 tokens"}}))
-    client = client_of(transport, first_requests=3)
-    for failed_before in (2, 0):
-        failed, said = ask_until_it_stops(client)
-        assert (failed, said.startswith("the first 3 requests")) == (failed_before, True)
-        says(said, "3 x HTTP 400", "768 tokens", "set config.params.extra.max_length")
-    assert len(transport.sent) == 3
-
-
-@pytest.mark.parametrize(
-    ("last", "kind"),
-    [
-        (reply(400), replies.NoneAnswered),
-        (reply(500), EndpointGone),
-        (SILENT, EndpointGone),
-    ],
-    ids=["refused", "of no use", "silent"],
-)
-def test_what_failed_last_says_whether_the_endpoint_is_gone(
-    last: Any, kind: type[EndpointUnusable]
-) -> None:
-    client = client_of(Replies(last), first_requests=1, max_retries=0, has_answered=True)
-    for _ in range(2):
-        with pytest.raises(EndpointUnusable) as stop:
-            client.ask(BODY, unnoted)
-        assert type(stop.value) is kind, "every request is told the same"
-
-
-def test_one_answer_among_the_first_lets_the_run_go_on() -> None:
-    client = client_of(Replies(reply(400), reply(200), reply(400)), first_requests=2)
-    for fails in (True, False, True, True, True, True):
-        with pytest.raises(RequestFailed) if fails else nullcontext():
-            client.ask(BODY, unnoted)
-
-
 class Admitting(LocalAdmission):
     """Writes down what it is told."""
 
@@ -705,7 +500,7 @@ def test_whoever_lets_requests_through_knows_each_attempt() -> None:
     ]
     transport = Replies(*refused, reply(500, **{"Retry-After": "9"}), reply(200))
     client_of(transport, max_retries=5, admission=admission).ask(BODY, unnoted)
-    capped = retrying_client.RETRY_AFTER_MAX_S
+    capped = failure_counts.RETRY_AFTER_MAX_S
     assert admission.told == [
         "in",
         BODY,
@@ -787,7 +582,7 @@ def test_a_request_with_an_old_token_was_sent_too() -> None:
 
 
 def test_at_a_limit_nobody_waits_for_the_end_of_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying_client, "_pause", REAL_PAUSE)
+    monkeypatch.setattr(failure_counts, "_pause", REAL_PAUSE)
     client = client_of(Replies(reply(429, {}, **{"Retry-After": "100"}), reply(200)))
     noted: list[int] = []
 

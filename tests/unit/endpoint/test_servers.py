@@ -17,7 +17,7 @@ from builders import endpoint_settings
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.core.urls import SERVED_AT
-from eval_factory.endpoint import retrying_client, servers
+from eval_factory.endpoint import failure_counts, retrying_client, servers
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.http_wire import Reply, TransportError
@@ -218,7 +218,7 @@ def test_what_comes_too_late_costs_a_retry() -> None:
 
 
 def test_a_limit_of_one_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying_client, "_pause", lambda *_: LONGER_THAN_THE_TEST_S)
+    monkeypatch.setattr(failure_counts, "_pause", lambda *_: LONGER_THAN_THE_TEST_S)
     began = time.monotonic()
     transports = [Replies(429, **{"Retry-After": "30"}), Replies(), Replies()]
     asking = client(*transports)
@@ -271,7 +271,7 @@ def test_what_one_server_refuses_is_asked_of_another() -> None:
 
 
 def test_where_none_was_ever_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
+    monkeypatch.setattr(failure_counts, "_pause", lambda *_: 0.0)
     with pytest.raises(
         EndpointGone, match=naming("http://a", "http://b", "http://c", "no connection")
     ):
