@@ -29,18 +29,7 @@ from eval_factory.core.rundir import RunDir, SuiteDir, suite_dir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import screen_lines
 from eval_factory.monitor import simulation
-from eval_factory.monitor.course import (
-    PanelMeasurement,
-    PanelTests,
-    Rules,
-    measure,
-    power_of,
-    reasons_not_to_compare,
-    replayed_tests,
-    run_entries_of,
-    run_folders_of,
-    write_values,
-)
+from eval_factory.monitor.course import PanelTests, Rules, power_of, replayed_tests
 from eval_factory.monitor.ledger import (
     BASELINE,
     BASELINE_AGAIN_FIELD,
@@ -64,6 +53,14 @@ from eval_factory.monitor.made_elsewhere import (
     refuse_unequal,
     refuse_unfit,
     result_folders,
+)
+from eval_factory.monitor.measurement import (
+    PanelMeasurement,
+    measure,
+    reasons_not_to_compare,
+    run_entries_of,
+    run_folders_of,
+    write_values,
 )
 from eval_factory.monitor.panel import (
     IMPORTED,

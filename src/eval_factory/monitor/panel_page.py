@@ -19,8 +19,9 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.tables import Table
 from eval_factory.core.tables import html as in_html
-from eval_factory.monitor.course import ANSWER_SHARES, HARM, Rules
+from eval_factory.monitor.course import HARM, Rules
 from eval_factory.monitor.ledger import LOOK, NOT_MADE, History, Line, baseline_as_read_again
+from eval_factory.monitor.measurement import ANSWER_SHARES
 from eval_factory.monitor.panel import ANY_CHANGE
 from eval_factory.monitor.report import (
     alarm_words,

@@ -24,7 +24,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.tables import Table, screen_lines
-from eval_factory.monitor.course import ANSWER_SHARES, HARM, STATED_MODELS
+from eval_factory.monitor.course import HARM
 from eval_factory.monitor.detector import alarm_level
 from eval_factory.monitor.ledger import (
     CHANGE,
@@ -36,6 +36,7 @@ from eval_factory.monitor.ledger import (
     Line,
     baseline_as_read_again,
 )
+from eval_factory.monitor.measurement import ANSWER_SHARES, STATED_MODELS
 from eval_factory.monitor.panel import MONITOR_SECTION, PANEL_FILE
 from eval_factory.monitor.simulation import SIMULATED_REPEATS
 from eval_factory.report.page.document import pack_page

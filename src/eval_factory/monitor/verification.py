@@ -19,14 +19,10 @@ from eval_factory.core.safe_files import json_line
 from eval_factory.monitor import simulation
 from eval_factory.monitor.course import (
     FIGURES_VERSION,
-    VALUES_FILE,
     PanelTests,
     limits_of,
-    measure,
     power_of,
-    read_values,
     replayed_tests,
-    run_folders_of,
 )
 from eval_factory.monitor.ledger import (
     BASELINE,
@@ -48,6 +44,7 @@ from eval_factory.monitor.ledger_order import (
     time_of,
 )
 from eval_factory.monitor.made_elsewhere import identity_of
+from eval_factory.monitor.measurement import VALUES_FILE, measure, read_values, run_folders_of
 from eval_factory.monitor.panel import Limit, digest_of
 from eval_factory.reading import READER_VERSION
 from eval_factory.report.checksums import ChecksumsError, read_checksums

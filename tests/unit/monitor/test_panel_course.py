@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.monitor.course import PanelMeasurement, PanelTests, Rules, Scale
+from eval_factory.monitor.course import PanelTests, Rules
+from eval_factory.monitor.measurement import PanelMeasurement, Scale
 from eval_factory.monitor.panel import Limit
 from facts import naming
 

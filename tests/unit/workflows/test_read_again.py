@@ -12,7 +12,7 @@ import yaml
 
 from eval_factory import api
 from eval_factory.core.rundir import RunDir
-from eval_factory.monitor.course import measure, run_folders_of
+from eval_factory.monitor.measurement import measure, run_folders_of
 from eval_factory.monitor.panel import Limit
 from eval_factory.reading import READER_VERSION
 from eval_factory.report.reader import StoredResult, load_result

@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.core import results
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.monitor.course import (
+from eval_factory.monitor.measurement import (
     PanelMeasurement,
     measure,
     read_values,
