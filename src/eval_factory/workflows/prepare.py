@@ -17,6 +17,7 @@ from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data import run_data
 from eval_factory.data.bundle import refuse_inside_bundle
+from eval_factory.data.own_data_hashes import hash_own_data
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.command import model_files
@@ -128,7 +129,7 @@ def facts_about_data(
     """
     return DataRead(
         bundle=bundle.record() if bundle else None,
-        own_files=run_data.hash_own_data(plan, context.say),
+        own_files=hash_own_data(plan, context.say),
         all_files=run_data.takes_all_files(plan, context.env),
         uncomputed=class_names_of(uncomputed_metrics(plan, context.env)),
     )
