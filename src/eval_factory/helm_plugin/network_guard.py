@@ -2,7 +2,8 @@
 
 An offline helm-run may connect only to the hosts of the endpoints. The guard is an audit hook (PEP
 578): Python itself calls the hook before every connection and every name look-up, and a process
-cannot remove the hook. The parent process finds out which hosts are allowed (`data/run_data.py`).
+cannot remove the hook. The parent process finds out which hosts are allowed
+(`data/offline_hosts.py`).
 """
 
 from __future__ import annotations

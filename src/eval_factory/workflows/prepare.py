@@ -17,6 +17,7 @@ from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data import run_data
 from eval_factory.data.bundle import refuse_inside_bundle
+from eval_factory.data.offline_hosts import offline_settings, urls_to_contact
 from eval_factory.data.own_data_hashes import hash_own_data
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
@@ -169,7 +170,7 @@ def data_settings(
     if bundle is not None:
         settings = run_data.with_bundle(settings, bundle, plan)
     if extra.offline:
-        settings = run_data.offline_settings(settings, plan, env)
+        settings = offline_settings(settings, plan, env)
     if plan.evaluation.task.helm.makes_images:
         left_out = class_names_of(uncomputed_metrics(plan, {**env, **settings.library_variables}))
         settings = replace(settings, uncomputed=left_out, weights=str(weights_folder()))
@@ -188,7 +189,7 @@ def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | N
     if plan.evaluation.extra.offline:
         context.log.info(
             "offline: only %s may be contacted",
-            ", ".join(run_data.urls_to_contact(plan, context.env)) or "nothing",
+            ", ".join(urls_to_contact(plan, context.env)) or "nothing",
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 from builders import plan
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.urls import SERVED_AT
-from eval_factory.data.run_data import offline_settings, urls_to_contact
+from eval_factory.data.offline_hosts import offline_settings, urls_to_contact
 
 
 def test_endpoints_judges_tokens_and_cloud_functions() -> None:
