@@ -17,7 +17,7 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.results import MODEL_ROLE, Comparability, Deviation, Instances, Provenance
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.data.run_data import differences_from_pinned
+from eval_factory.data.pins import differences_from_pinned
 from eval_factory.endpoint.openai_api import CHAT
 from eval_factory.helm import names
 from eval_factory.helm.output import AdapterSpec, read_run_record

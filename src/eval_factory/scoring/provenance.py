@@ -31,7 +31,7 @@ from eval_factory.core.results import (
 )
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.data.own_data_hashes import own_data_hashes_of
-from eval_factory.data.run_data import revisions_of
+from eval_factory.data.pins import revisions_of
 from eval_factory.demo.example import packaged_data_hashes
 from eval_factory.endpoint import media, media_metadata
 from eval_factory.endpoint.response_cache import read_origin

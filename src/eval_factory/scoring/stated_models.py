@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, AskedServer
 from eval_factory.core.urls import base_of
-from eval_factory.data.run_data import notes_on_revisions
+from eval_factory.data.pins import notes_on_revisions
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import RESPONSE_FORMAT
 from eval_factory.endpoint.response_cache import Answer

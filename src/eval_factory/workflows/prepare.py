@@ -19,6 +19,7 @@ from eval_factory.data import run_data
 from eval_factory.data.bundle import refuse_inside_bundle
 from eval_factory.data.offline_hosts import offline_settings, urls_to_contact
 from eval_factory.data.own_data_hashes import hash_own_data
+from eval_factory.data.pins import pins_of
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.command import model_files
@@ -161,7 +162,7 @@ def data_settings(
         # The user has set this variable; helm-run reads all text files of a folder with it too.
         library_variables[ALL_FILES_VARIABLE] = "1"
     settings = HelmRunSettings(
-        pins=run_data.pins_of(plan),
+        pins=pins_of(plan),
         probe_judges=extra.probe_judges,
         only_generate=extra.only_generate,
         sample=sample,

@@ -10,9 +10,9 @@ import pytest
 
 from builders import plan
 from eval_factory.core.helm_run_settings import Pins
-from eval_factory.data import run_data
+from eval_factory.data import pins
 from eval_factory.data.hub import UNKNOWN_REVISION
-from eval_factory.data.run_data import (
+from eval_factory.data.pins import (
     differences_from_pinned,
     notes_on_revisions,
     pins_of,
@@ -67,7 +67,7 @@ def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
     table: Sources = load_sources().model_copy(
         update={"tasks": tasks, "origins": {"raw": "https://raw.example"}}
     )
-    monkeypatch.setattr(run_data, "load_sources", lambda: table)
+    monkeypatch.setattr(pins, "load_sources", lambda: table)
 
 
 def task(name: str, tmp_path: Path) -> Plan:

@@ -19,7 +19,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.secrets import REDACTED, Redactor
-from eval_factory.data import run_data
+from eval_factory.data import pins, run_data
 from eval_factory.data.sources import Sources
 from eval_factory.helm.command import model_files
 from eval_factory.helm.names import SETTINGS_FILE
@@ -97,6 +97,7 @@ def test_kept_answers_are_deleted_only_when_asked(
 def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
     table = sources()
     renamed: Sources = table.model_copy(update={"tasks": {"pubmed_qa": table.tasks["questions"]}})
+    monkeypatch.setattr(pins, "load_sources", lambda: renamed)
     monkeypatch.setattr(run_data, "load_sources", lambda: renamed)
 
 

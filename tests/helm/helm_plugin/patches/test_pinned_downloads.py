@@ -14,7 +14,7 @@ from PIL import Image
 
 from builders import plan
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
-from eval_factory.data.run_data import pins_of
+from eval_factory.data.pins import pins_of
 from eval_factory.endpoint.media import type_of
 from eval_factory.helm_plugin.patches import scenarios
 from facts import says
