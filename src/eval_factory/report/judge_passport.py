@@ -19,7 +19,6 @@ from eval_factory.core.tables import Table, screen_lines
 from eval_factory.core.tables import html as in_html
 from eval_factory.scoring.judge_calibration import (
     AgreementPart,
-    BestJury,
     Calibration,
     Figure,
     Figures,
@@ -27,6 +26,7 @@ from eval_factory.scoring.judge_calibration import (
     Steadiness,
 )
 from eval_factory.scoring.judge_passports import AskedJudge, items_as_lines, pairs_as_lines
+from eval_factory.scoring.jury_choice import BestJury
 from eval_factory.tasks.physician_labels import MIN_ITEMS
 
 MARGIN = 0.05

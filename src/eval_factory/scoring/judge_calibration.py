@@ -9,13 +9,12 @@ treats conversations as clusters. All functions are pure.
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import combinations, permutations, product
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,7 @@ physicians.
 """
 # the lowest possible value of a figure; 0 for the figures not listed here (the highest is 1)
 _LOWEST = {"kappa": -1.0, "ac1": -1.0, "bias": -1.0}
-_LOWEST_OF_AGREEMENT = (0.0, -1.0, -1.0)  # of macro F1, kappa and AC1
+LOWEST_OF_AGREEMENT = (0.0, -1.0, -1.0)  # of macro F1, kappa and AC1
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def calibration_of(
     with_category = [(item.category, item) for item in items]
     calibration = Calibration(
         total=part_of(items, marks, fewest=1),
-        conversations=len(set(map(_conversation_of, items))),
+        conversations=len(set(map(conversation_of, items))),
         physicians=len(physicians),
         gap=_gap(items, marks),
         categories=with_pooled_figures(_parts_by(with_category, marks)),
@@ -184,7 +183,8 @@ def calibration_of(
     )
 
 
-def _conversation_of(item: LabelledItem) -> str:
+def conversation_of(item: LabelledItem) -> str:
+    """Return the conversation of an item."""
     return item.conversation
 
 
@@ -364,7 +364,7 @@ def _bias(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
     differences = []
     for mark, mean_label in zip(judged, mean_labels, strict=True):
         differences.append((mark - mean_label) / width)
-    mean_difference = _mean_of(differences, list(map(_conversation_of, items)), lowest=-1.0)
+    mean_difference = _mean_of(differences, list(map(conversation_of, items)), lowest=-1.0)
     # The published bias is the difference of the means. The mean of the differences may have other
     # last digits.
     bias = (statistics.fmean(judged) - statistics.fmean(mean_labels)) / width
@@ -387,7 +387,7 @@ def _figures(pairs: Sequence[Pair], marks: Sequence[float], bias: Figure) -> Fig
     """Return the figures of agreement in the pairs."""
     tables, pseudo_sizes = tables_of(pairs, marks)
     f1, kappa, ac1 = by_jackknife(
-        tables, pseudo_sizes, pairs, _agreement_by(marks), lowest=_LOWEST_OF_AGREEMENT
+        tables, pseudo_sizes, pairs, _agreement_by(marks), lowest=LOWEST_OF_AGREEMENT
     )
     sensitivity = Figure(None)
     specificity = Figure(None)
@@ -731,124 +731,3 @@ def _thirds(items: Sequence[LabelledItem]) -> dict[str, list[LabelledItem]]:
         number = bisect_left((low, high), length)  # 0 up to `low`, 1 up to `high`, 2 above
         thirds[number].append(item)
     return {name: third for name, third in zip(names, thirds, strict=True) if third}
-
-
-FOLDS = 5  # the number of parts of the conversations for cross-validation
-MAX_JUDGES = 12  # the largest number of judges to choose from, which make about 1,500 juries
-MAX_SIZE = 7  # the largest number of judges in a jury
-
-
-@dataclass(frozen=True)
-class BestJury:
-    """The jury of one size that agrees best with physicians.
-
-    A jury decides by majority. Its size is odd, so that there are no ties.
-    """
-
-    judges: tuple[str, ...]
-    f1_macro: float  # the agreement with physicians, on the labels by which the jury was chosen
-    # macro F1 on conversations that were not used to choose the jury
-    cross_validated: Figure
-    cost_per_1000: float | None
-    """Dollars for 1,000 requests to each judge; None if the cost of a judge is not known."""
-
-
-def best_juries(
-    items: Sequence[LabelledItem],
-    decisions: Mapping[str, Sequence[bool]],
-    costs: Mapping[str, float | None],
-) -> list[BestJury]:
-    """Return the best jury of each odd size, up to `MAX_SIZE` judges.
-
-    The best of many juries is partly best by chance, on the labels by which it was chosen. The
-    cross-validated figure is therefore the figure to trust. Only the first `MAX_JUDGES` judges are
-    considered.
-
-    Args:
-        items: the labelled items.
-        decisions: dict from a judge to its decision about each item, for at least two judges.
-        costs: dict from a judge to dollars per 1,000 requests; None if not known.
-    """
-    names = list(decisions)[:MAX_JUDGES]
-    rows = np.array([decisions[name] for name in names], bool)  # one row of decisions per judge
-    folds = _folds_of(items)
-    best_of_sizes = []
-    pairs, _ = pairs_of(items)  # only their conversations are used, not the decisions in `items`
-    _, pseudo_sizes = tables_of(pairs)
-    for size in range(1, min(len(names), MAX_SIZE) + 1, 2):
-        juries = list(combinations(range(len(names)), size))  # each with the numbers of its judges
-        tables_of_juries = []
-        for jury in juries:
-            decisions_of_jury = _majority(rows[list(jury)])
-            tables_of_juries.append(_tables_by(items, decisions_of_jury))
-        tables = np.array(tables_of_juries)  # of shape (juries, conversations, kinds)
-        best = int(np.argmax(_f1(tables.sum(axis=1))))  # the index of the best jury
-        f1_on_labels = float(_f1(tables[best].sum(axis=0)))
-        unseen = _tables_on_unseen(tables, folds)
-        # macro F1 is the first of the three figures of `agreement_of`
-        f1_on_unseen, *_ = by_jackknife(
-            unseen, pseudo_sizes, pairs, agreement_of, lowest=_LOWEST_OF_AGREEMENT
-        )
-        members = tuple(names[number] for number in juries[best])
-        cost = _cost_of(members, costs)
-        best_of_sizes.append(BestJury(members, f1_on_labels, f1_on_unseen, cost))
-    return best_of_sizes
-
-
-def _folds_of(items: Sequence[LabelledItem]) -> NDArray[Any]:
-    """Return the number of the fold of each conversation, in the order of the items.
-
-    A hash of the conversation's name chooses the fold, so the choice is the same in each run.
-    """
-    folds = []
-    for name in dict.fromkeys(map(_conversation_of, items)):
-        name_hash = int(hashlib.sha256(name.encode()).hexdigest(), 16)
-        folds.append(name_hash % FOLDS)
-    return np.array(folds)
-
-
-def _majority(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return the majority's decision about each item. `rows` has a row of decisions per judge."""
-    return np.asarray(rows.sum(axis=0) * 2 > len(rows))
-
-
-def _tables_on_unseen(tables: NDArray[Any], folds: NDArray[Any]) -> NDArray[Any]:
-    """Return the table of each conversation, by the jury that is best on the other folds.
-
-    Args:
-        tables: the tables of all juries, of shape (juries, conversations, kinds).
-        folds: the number of the fold of each conversation.
-    """
-    unseen: NDArray[Any] = np.zeros_like(tables[0])
-    for fold in range(FOLDS):
-        is_in_fold = folds == fold
-        # the index of the jury that is best on the other folds
-        best = int(np.argmax(_f1(tables[:, ~is_in_fold].sum(axis=1))))
-        unseen[is_in_fold] = tables[best, is_in_fold]
-    return unseen
-
-
-def _cost_of(members: Sequence[str], costs: Mapping[str, float | None]) -> float | None:
-    """Return the dollars for 1,000 requests to each judge; None if a cost is not known."""
-    total = 0.0
-    for name in members:
-        cost = costs.get(name)
-        if cost is None:
-            return None
-        total += cost
-    return total
-
-
-def _tables_by(items: Sequence[LabelledItem], decisions: NDArray[Any]) -> NDArray[Any]:
-    """Return the table of each conversation, with the jury's decisions."""
-    judged_by_jury = []
-    for item, met in zip(items, decisions, strict=True):
-        judged_by_jury.append(replace(item, judged=bool(met)))
-    pairs, _ = pairs_of(judged_by_jury)
-    tables, _ = tables_of(pairs)
-    return tables
-
-
-def _f1(tables: NDArray[Any]) -> NDArray[Any]:
-    """Return macro F1, with 0 (the worst value) if it is not defined."""
-    return np.nan_to_num(agreement_of(tables)[..., 0])

@@ -46,14 +46,13 @@ from eval_factory.report.judge_passport import (
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import rated_items
 from eval_factory.scoring.judge_calibration import (
-    BestJury,
     QuestionChange,
     Steadiness,
-    best_juries,
     calibration_of,
     steadiness_of,
 )
 from eval_factory.scoring.judge_passports import PASSPORT, AskedJudge, judge_sha256, prompt_hashes
+from eval_factory.scoring.jury_choice import BestJury, best_juries
 from eval_factory.tasks.file_problems import first_problems
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.physician_labels import LabelledAnswer, LabelledItem, read_labels

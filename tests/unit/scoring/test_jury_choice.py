@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.metrics import f1_score
 
-from eval_factory.scoring.judge_calibration import BestJury, best_juries
+from eval_factory.scoring.jury_choice import BestJury, best_juries
 from eval_factory.tasks.physician_labels import LabelledItem
 from known import near, there
 
