@@ -422,6 +422,7 @@ def calibrate(
         screen: The stream for progress and warnings; None: not shown.
     """
     from eval_factory.workflows import calibrate as work
+    from eval_factory.workflows.ask_judges import DEFAULT_PROBES, AskingSettings
 
     passport_folder = None if to is None else Path(to)
     judges = as_tuple(judge)
@@ -440,11 +441,11 @@ def calibrate(
         return work.calibrate(Path(labels), decision_fields, only_judge, passport_folder)
     if passport_folder is None:
         raise ConfigError("calibrate: --to DIR is missing: the judges' answers are stored there")
-    asking = work.AskingSettings(
+    asking = AskingSettings(
         run_config=Path(judges_from),
         judges=judges,
         folder=passport_folder,
-        probes=work.DEFAULT_PROBES if probes is None else probes,
+        probes=DEFAULT_PROBES if probes is None else probes,
     )
     with interruptible():
         return work.calibrate_by_asking(
