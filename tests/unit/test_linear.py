@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from eval_factory.core import failure_causes, foreign_text, secrets
 from eval_factory.demo import server
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers, openai_api
 from eval_factory.helm import environments, injection_signs, judge_output, output
 from eval_factory.reading import MAX_REFUSAL, is_refusal, stated_option, stated_value
 from eval_factory.scoring import medcalc_values, readability
@@ -45,8 +45,8 @@ def unusable(text: str, judged: str = "With water.") -> None:
 
 
 def unreadable(data: str) -> None:
-    with contextlib.suppress(openai_api.UnusableAnswer):
-        openai_api.parse_answer(data.encode("utf-8", "surrogatepass"))
+    with contextlib.suppress(openai_answers.UnusableAnswer):
+        openai_answers.parse_answer(data.encode("utf-8", "surrogatepass"))
 
 
 READY = '{"accuracy": {"score": 5, "explanation": "x"}}'

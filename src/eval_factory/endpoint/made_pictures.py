@@ -16,12 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.endpoint.media import type_of
-from eval_factory.endpoint.openai_api import (
-    BASE64_FIELD,
-    PICTURES_FIELD,
-    FinalAnswer,
-    UnusableAnswer,
-)
+from eval_factory.endpoint.openai_answers import PICTURES_FIELD, FinalAnswer, UnusableAnswer
+from eval_factory.endpoint.openai_api import BASE64_FIELD
 
 # such as "sha256:9f86...0a08 image/png 51234 bytes"; groups: the SHA-256, and "png"
 _MADE_PICTURE = re.compile(r"sha256:([0-9a-f]{64}) image/([a-z]+) [0-9]+ bytes")

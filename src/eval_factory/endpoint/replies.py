@@ -19,7 +19,7 @@ from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.failure_causes import Causes, hint_for, is_not_about_key, line_of
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
-from eval_factory.endpoint import made_pictures, media, openai_api
+from eval_factory.endpoint import made_pictures, media, openai_answers, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import Reply
 from eval_factory.endpoint.native_answers import openai_address
@@ -89,24 +89,24 @@ class ReplyReader:
         self._redactor = redactor
         self._type = endpoint_type
 
-    def answer(self, reply: Reply) -> openai_api.Completion:
+    def answer(self, reply: Reply) -> openai_answers.Completion:
         """Return the answer in a reply with a status of 2xx.
 
         Raises:
-            openai_api.UnusableAnswer: the reply holds no answer that can be used.
+            openai_answers.UnusableAnswer: the reply holds no answer that can be used.
         """
         content_type = reply.headers.get("content-type", "")
         try:
-            parsed = openai_api.unwrapped(openai_api.parse_answer(reply.data, content_type))
+            parsed = openai_answers.unwrapped(openai_answers.parse_answer(reply.data, content_type))
             # An endpoint may echo the key of the request, and no file may hold a key. Only known
             # keys are replaced: other text that looks like a key may be the model's answer.
             answer = self._redactor.redact_tree(parsed, known_only=True)
             if self._type != openai_api.IMAGES:
-                return openai_api.completion_of(answer, self._type)
+                return openai_answers.completion_of(answer, self._type)
             answer, pictures = made_pictures.pictures_taken_out(answer)
-            return replace(openai_api.completion_of(answer, self._type), pictures=pictures)
+            return replace(openai_answers.completion_of(answer, self._type), pictures=pictures)
         except RecursionError as error:
-            raise openai_api.UnusableAnswer("the answer is nested too deeply") from error
+            raise openai_answers.UnusableAnswer("the answer is nested too deeply") from error
 
     def error_text(self, reply: Reply, sent: Mapping[str, Any]) -> str:
         """Return the text of an error on one line, without secrets and without the prompt.
@@ -117,9 +117,9 @@ class ReplyReader:
         if len(reply.data) > MAX_ERROR:
             return f"an error of {len(reply.data)} bytes"
         error_text = None
-        with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
+        with contextlib.suppress(openai_answers.UnusableAnswer, RecursionError):
             error_text = foreign_text.message_or_default(
-                self._redactor.redact_tree(openai_api.parse_answer(reply.data))
+                self._redactor.redact_tree(openai_answers.parse_answer(reply.data))
             )
         if error_text is None:
             error_text = foreign_text.without_html(

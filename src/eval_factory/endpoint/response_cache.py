@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from eval_factory.core.enums import MODEL_ROLE
-from eval_factory.endpoint import bridge, in_flight, openai_api
+from eval_factory.endpoint import bridge, in_flight, openai_answers, openai_api
 from eval_factory.endpoint.in_flight import RequestsInFlight
 
 Statement = tuple[str, tuple[Any, ...]]  # an SQL statement, and the values of its placeholders
@@ -213,7 +213,7 @@ class Answer:
     @property
     def tokens(self) -> tuple[int | None, int | None]:
         """(Tokens of the prompt, tokens of the completion) by the endpoint; None: not counted."""
-        return openai_api.token_counts_of(self.response)
+        return openai_answers.token_counts_of(self.response)
 
 
 class StoredResponse(NamedTuple):
@@ -280,7 +280,7 @@ class ResponseCache:
         if row is None:  # another thread has just archived the answer
             return None
         response, latency_s, created = row
-        return StoredResponse(openai_api.parse_strictly(response), latency_s, created)
+        return StoredResponse(openai_answers.parse_strictly(response), latency_s, created)
 
     def failures(self) -> dict[str, str]:
         """Return the last error of each request that ever failed, by the request's key."""

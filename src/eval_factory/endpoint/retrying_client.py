@@ -30,6 +30,7 @@ from eval_factory.core.enums import AttemptState
 from eval_factory.endpoint import (
     bridge,
     media,
+    openai_answers,
     openai_api,
     refused_parameters,
     replies,
@@ -128,7 +129,7 @@ class Answered:
         doubt: reports later if the answer may belong to another question.
     """
 
-    completion: openai_api.Completion
+    completion: openai_answers.Completion
     attempt: int
     started: float
     latency_s: float
@@ -399,7 +400,7 @@ class RetryingClient:
 
     def _send_once(
         self, body: Mapping[str, Any], changes: Changes, turn: Turn, options: _AttemptOptions
-    ) -> tuple[openai_api.Completion, Doubt]:
+    ) -> tuple[openai_answers.Completion, Doubt]:
         """Send a request once, with these changes, and return the answer and its doubt."""
         sent = openai_api.with_changes(body, changes)
         reply = self._send(sent, turn.server, options)
@@ -575,7 +576,7 @@ class RetryingClient:
                 reply = transport.get(f"{self._status_url}/{request_id}", headers)
         return reply
 
-    def _usable(self, exchange: _Exchange) -> openai_api.Completion:
+    def _usable(self, exchange: _Exchange) -> openai_answers.Completion:
         """Return the answer in a reply; raise an error if it is a stray, or cannot be used."""
         reply = exchange.reply
         try:
@@ -585,7 +586,7 @@ class RetryingClient:
         finally:
             reply.body_slot.release()  # another large body may now be read into memory
 
-    def _completion(self, exchange: _Exchange) -> openai_api.Completion:
+    def _completion(self, exchange: _Exchange) -> openai_answers.Completion:
         """Return the answer in a reply; if it holds no answer, raise the error that it means."""
         reply = exchange.reply
         if not 200 <= reply.status < 300:
@@ -593,14 +594,14 @@ class RetryingClient:
             self._raise_refusal(exchange, reply.status, text)
         try:
             return self._reader.answer(reply)
-        except openai_api.UnusableAnswer as error:
+        except openai_answers.UnusableAnswer as error:
             message = foreign_text.one_line(
                 self._redactor.redact_text(str(error)), prompt=foreign_text.texts_in(exchange.sent)
             )
             self._raise_unusable(exchange, error, message)
 
     def _raise_unusable(
-        self, exchange: _Exchange, error: openai_api.UnusableAnswer, message: str
+        self, exchange: _Exchange, error: openai_answers.UnusableAnswer, message: str
     ) -> NoReturn:
         """Raise the error for a reply with a status of 2xx that holds no usable answer.
 
@@ -612,14 +613,14 @@ class RetryingClient:
             message: the text of `error`, without secrets and without the prompt.
         """
         status = exchange.reply.status
-        if isinstance(error, openai_api.StatedError):
+        if isinstance(error, openai_answers.StatedError):
             self._raise_refusal(exchange, error.status, message, where=IN_A_200)
         if status == 202:
             # Do not ask again: the server would do the work twice.
             raise RequestFailed(HELD_BACK, status=202) from error
-        if isinstance(error, openai_api.FinalAnswer):
+        if isinstance(error, openai_answers.FinalAnswer):
             raise RequestFailed(message, status) from error
-        if isinstance(error, openai_api.InterruptedAnswer):
+        if isinstance(error, openai_answers.InterruptedAnswer):
             raise TransportError(message, status=status) from error
         raise MalformedAnswerError(message, status=status) from error
 

@@ -18,7 +18,7 @@ from eval_factory.core import formats
 from eval_factory.core.enums import AttemptState
 from eval_factory.core.foreign_text import one_line, printable_lines
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint import openai_api, response_cache, thinking
+from eval_factory.endpoint import openai_answers, openai_api, response_cache, thinking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -162,13 +162,13 @@ def _reason_and_text(response: str | None) -> tuple[str, str]:
     Thinking is the text between `<think>` and `</think>`.
     """
     try:
-        body = openai_api.parse_strictly(response or "")
+        body = openai_answers.parse_strictly(response or "")
         endpoint_type = openai_api.CHAT
         # Only completions have the key `text` here; chat answers have `message`.
         if "text" in body["choices"][0]:
             endpoint_type = "completions"
-        choice = openai_api.read_answer(body, endpoint_type)[0]
-    except (openai_api.UnusableAnswer, ValueError, LookupError, TypeError, RecursionError):
+        choice = openai_answers.read_answer(body, endpoint_type)[0]
+    except (openai_answers.UnusableAnswer, ValueError, LookupError, TypeError, RecursionError):
         return "not read", ""
     parts = thinking.split_thinking(choice.text, "<think>", "</think>")
     return str(choice.finish_reason), parts.answer

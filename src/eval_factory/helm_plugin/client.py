@@ -34,7 +34,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import secret_in
 from eval_factory.core.urls import host_and_port_of
 from eval_factory.demo.server import DemoServer
-from eval_factory.endpoint import bridge, made_pictures, openai_api
+from eval_factory.endpoint import bridge, made_pictures, openai_answers, openai_api
 from eval_factory.endpoint.batched_requests import BatchedRole, WaitsForBatch
 from eval_factory.endpoint.endpoint_settings import BATCH_OR_SINGLE, EndpointSettings
 from eval_factory.endpoint.in_flight import Flight
@@ -95,7 +95,7 @@ class _Reply:
     """The reply to a request, from the cache or from the endpoint."""
 
     key: str  # the cache key of the answer
-    completion: openai_api.Completion
+    completion: openai_answers.Completion
     latency_s: float
     created: float  # in seconds since 1970
     cached: bool  # True if this run did not send the request for this reply
@@ -337,7 +337,7 @@ class Endpoint:
             latency_s=0.0,
         )
 
-    def _cache_hit(self, key: str, completion: openai_api.Completion) -> Attempt:
+    def _cache_hit(self, key: str, completion: openai_answers.Completion) -> Attempt:
         """Return a journal entry for an answer that was read from the cache."""
         prompt_tokens, completion_tokens = completion.tokens
         return replace(
@@ -450,11 +450,11 @@ class Endpoint:
             if stored is None:
                 return None
             response, latency, created = stored
-            completion = openai_api.completion_of(response, self._settings.endpoint_type)
+            completion = openai_answers.completion_of(response, self._settings.endpoint_type)
             if self._settings.endpoint_type == openai_api.IMAGES:
                 for choice in completion.choices:
                     made_pictures.check_picture(self._picture_folder, choice.text)
-        except openai_api.UnusableAnswer as error:
+        except openai_answers.UnusableAnswer as error:
             # An older version cached the answer, or the answer's pictures were deleted.
             self._cache.archive_answer(key, self._instant_attempt(key, _UNUSABLE, str(error)))
             return None
@@ -599,7 +599,7 @@ class Endpoint:
             adjustments.append(other_form_of(server_name))
         return adjustments
 
-    def _store_pictures(self, completion: openai_api.Completion) -> None:
+    def _store_pictures(self, completion: openai_answers.Completion) -> None:
         """Store the pictures that the model made, if there are any."""
         if not completion.pictures:
             return
@@ -613,7 +613,7 @@ class Endpoint:
 
     def _warn_of_path_as_model(self, stated_model: Any) -> None:
         """Warn if the answer states a file's path as its model, in place of the model's id."""
-        if openai_api.states_path(self._settings.model_id, stated_model):
+        if openai_answers.states_path(self._settings.model_id, stated_model):
             shown_name = one_line(str(stated_model), MAX_SHOWN_MODEL_NAME)
             self._warn_once(
                 f"the server states {shown_name} as its model, not {self._settings.model_id}: "
@@ -673,8 +673,10 @@ class Endpoint:
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
         """Return HELM's form of a reply."""
-        if any(choice.finish_reason == openai_api.FILTERED for choice in reply.completion.choices):
-            return failed_result(openai_api.FILTERED_MESSAGE)
+        if any(
+            choice.finish_reason == openai_answers.FILTERED for choice in reply.completion.choices
+        ):
+            return failed_result(openai_answers.FILTERED_MESSAGE)
         _, answer_tokens = reply.completion.tokens
         completions = [
             self._completion(request, choice, answer_tokens) for choice in reply.completion.choices
@@ -689,7 +691,7 @@ class Endpoint:
         )
 
     def _completion(
-        self, request: Request, choice: openai_api.Choice, answer_tokens: int | None
+        self, request: Request, choice: openai_answers.Choice, answer_tokens: int | None
     ) -> GeneratedOutput:
         """Return HELM's form of one choice of an answer.
 
@@ -704,11 +706,11 @@ class Endpoint:
             content = MultimediaObject([picture])
             return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=content)
         is_chat = self._settings.endpoint_type == openai_api.CHAT
-        is_cut_off = choice.finish_reason == openai_api.CUT_OFF
+        is_cut_off = choice.finish_reason == openai_answers.CUT_OFF
         split = self._adapter.split_reasoning(choice.text, cut_off=is_cut_off)
         text = split.answer
         if is_cut_off and not text and self._role == MODEL_ROLE:
-            self._warn_once(openai_api.cut_off_advice(request.max_tokens, answer_tokens))
+            self._warn_once(openai_answers.cut_off_advice(request.max_tokens, answer_tokens))
         reasoning = choice.reasoning if split.thought is None else split.thought
         # Completions endpoints echo the prompt themselves.
         if request.echo_prompt and is_chat:

@@ -37,7 +37,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.batch_ledger import BatchLedger
 from eval_factory.endpoint.limits import prompt_size_in_bytes
-from eval_factory.endpoint.openai_api import Completion
+from eval_factory.endpoint.openai_answers import Completion
 from eval_factory.endpoint.paid_answers import (
     cost_for_limit,
     spent_so_far,

@@ -31,7 +31,7 @@ from eval_factory.core.asked_again_records import (
 )
 from eval_factory.core.formats import counted
 from eval_factory.core.results import REPEATS_MEAN_SUFFIX, Score
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers
 from eval_factory.helm import names, output
 from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.helm.output import FurtherReply, read_further_replies
@@ -185,7 +185,7 @@ class Askings(Part):
                 key: InstanceKey = (*unit, name)
                 draft.tally.requested.add(key)
                 # A reply that the content filter withheld is final, and not a failure.
-                if reply.error is not None and reply.error != openai_api.FILTERED_MESSAGE:
+                if reply.error is not None and reply.error != openai_answers.FILTERED_MESSAGE:
                     draft.tally.add_failure(key, reply.error)
 
     def complete(self, draft: Draft) -> None:

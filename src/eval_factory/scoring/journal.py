@@ -17,7 +17,7 @@ from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
 from eval_factory.core.enums import ATTEMPT_STATES, AttemptState
 from eval_factory.core.finish_reasons import FinishReason
 from eval_factory.core.results import MODEL_ROLE, ResponseStatistics, Spent, SpentByRole, Usage
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers, openai_api
 from eval_factory.endpoint.finish_reasons import kind_of
 from eval_factory.endpoint.media import UnusableMedium
 from eval_factory.endpoint.paid_answers import cost_of, read_paid_answers, read_prices
@@ -142,15 +142,15 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
     facts = CachedAnswer(
         answer.tokens,
         answer.latency_s,
-        logprobs=openai_api.logprobs_in(response),
-        cached_tokens=openai_api.cached_tokens_of(response),
+        logprobs=openai_answers.logprobs_in(response),
+        cached_tokens=openai_answers.cached_tokens_of(response),
     )
     try:
-        choices = openai_api.read_answer(response, model.endpoint_type)
-    except openai_api.UnusableAnswer:  # somebody has changed the cache
+        choices = openai_answers.read_answer(response, model.endpoint_type)
+    except openai_answers.UnusableAnswer:  # somebody has changed the cache
         return facts, None
     choice = choices[0]  # HELM scores the first choice
-    is_cut_off = choice.finish_reason == openai_api.CUT_OFF
+    is_cut_off = choice.finish_reason == openai_answers.CUT_OFF
     split = model.adapter.split_reasoning(choice.text, cut_off=is_cut_off)
     # True if the thinking has a field of its own, and the text was cut off before the answer began
     is_only_thought = is_cut_off and not split.answer.strip() and bool(choice.reasoning)

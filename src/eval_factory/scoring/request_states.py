@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.endpoint import media, openai_api
+from eval_factory.endpoint import media, openai_answers
 from eval_factory.helm import output
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey
@@ -29,13 +29,19 @@ def key_of(state: output.RequestState) -> InstanceKey:
 def has_failed(state: output.RequestState) -> bool:
     """Return True if the request failed; an answer that a content filter withheld is no failure."""
     result = state.result
-    return result is None or (not result.success and result.error != openai_api.FILTERED_MESSAGE)
+    return result is None or (
+        not result.success and result.error != openai_answers.FILTERED_MESSAGE
+    )
 
 
 def was_filtered(state: output.RequestState) -> bool:
     """Return True if the endpoint's content filter withheld the answer."""
     result = state.result
-    return result is not None and not result.success and result.error == openai_api.FILTERED_MESSAGE
+    return (
+        result is not None
+        and not result.success
+        and result.error == openai_answers.FILTERED_MESSAGE
+    )
 
 
 def finish_reason_of(state: output.RequestState) -> str | None:
@@ -44,7 +50,7 @@ def finish_reason_of(state: output.RequestState) -> str | None:
     Return None if the reason is unknown, or if there is no answer.
     """
     if was_filtered(state):
-        return openai_api.FILTERED
+        return openai_answers.FILTERED
     completion = _completion_of(state)
     if completion is None or not completion.finish_reason:
         return None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from eval_factory.core import formats
 from eval_factory.core.results import Provenance, Score
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers
 from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
@@ -138,7 +138,7 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
     tally = draft.tally
     cut_off_empty = len(tally.truncated & tally.empty)  # cut off before any text
     if cut_off_empty:
-        too_few = openai_api.TOO_FEW_TOKENS_MESSAGE.format(
+        too_few = openai_answers.TOO_FEW_TOKENS_MESSAGE.format(
             granted=run.run_spec.adapter_spec.max_tokens
         )
         yield Note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")

@@ -41,7 +41,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.hub import HF_OFFLINE
-from eval_factory.endpoint.openai_api import token_counts_of
+from eval_factory.endpoint.openai_answers import token_counts_of
 from eval_factory.endpoint.paid_answers import USAGE_SQL, stated_cost
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line, model_files

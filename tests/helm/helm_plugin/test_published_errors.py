@@ -16,7 +16,7 @@ from helm.common.request import Request, RequestResult
 
 from eval_factory.core.failure_causes import hint_for
 from eval_factory.core.logs import WARNING
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.helm_plugin import client, session
 from loopback import Handler, Loopback
@@ -238,8 +238,8 @@ def test_a_wrong_key_or_model_stops_the_run(
     ],
 )
 def test_a_safety_stop_is_counted_as_filtered(endpoint: Endpoint, body: Any) -> None:
-    assert endpoint.ask((200, body, {})).error == openai_api.FILTERED_MESSAGE
-    assert endpoint.ask().error == openai_api.FILTERED_MESSAGE, "from the cache, too"
+    assert endpoint.ask((200, body, {})).error == openai_answers.FILTERED_MESSAGE
+    assert endpoint.ask().error == openai_answers.FILTERED_MESSAGE, "from the cache, too"
 
 
 @pytest.mark.parametrize("message", [{"role": "assistant"}, {"role": "assistant", "content": None}])

@@ -18,7 +18,7 @@ from eval_factory.core.finish_reasons import (
 from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.signs import SIGNS
 from eval_factory.endpoint.finish_reasons import kind_of
-from eval_factory.endpoint.openai_api import InterruptedAnswer, read_answer
+from eval_factory.endpoint.openai_answers import InterruptedAnswer, read_answer
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.report.exports.inspect_logs import inspect_log
 from eval_factory.report.page.instance_data import page_signs_of

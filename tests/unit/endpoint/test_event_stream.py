@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers
 
 
 def chunk(content: str | None = None, reason: str | None = None, **more: Any) -> str:
@@ -22,8 +22,8 @@ CHUNKS = chunk("B: ") + chunk("fever") + chunk(None, "stop")
 
 
 def read(stream: str, content_type: str = "text/event-stream", kind: str = "chat") -> Any:
-    parsed = openai_api.parse_answer(stream.encode(), content_type)
-    return openai_api.completion_of(parsed, kind)
+    parsed = openai_answers.parse_answer(stream.encode(), content_type)
+    return openai_answers.completion_of(parsed, kind)
 
 
 @pytest.mark.parametrize("end", [DONE, "", USAGE + DONE])
@@ -56,18 +56,18 @@ def test_a_stream_of_completions() -> None:
 
 @pytest.mark.parametrize("stream", [chunk("B"), "", ": ping\n\n"])
 def test_a_cut_stream_is_no_answer_and_names_its_cause(stream: str) -> None:
-    with pytest.raises(openai_api.UnusableAnswer, match="streams"):
+    with pytest.raises(openai_answers.UnusableAnswer, match="streams"):
         read(stream)
 
 
 def test_a_stream_with_an_error_is_the_error() -> None:
-    with pytest.raises(openai_api.StatedError) as caught:
+    with pytest.raises(openai_answers.StatedError) as caught:
         read(chunk("B") + 'data: {"error": {"message": "overloaded", "code": 503}}\n\n')
     assert caught.value.status == 503
 
 
 def test_an_event_that_is_an_error_alone_is_one() -> None:
-    with pytest.raises(openai_api.StatedError) as caught:
+    with pytest.raises(openai_answers.StatedError) as caught:
         read('event: error\ndata: {"message": "server overloaded"}\n\n')
     assert caught.value.status == 503
 

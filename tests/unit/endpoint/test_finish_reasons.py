@@ -9,14 +9,14 @@ import pytest
 
 from eval_factory.core.finish_reasons import FinishReason
 from eval_factory.core.plain_yaml import load_packaged
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers
 
 ROWS = load_packaged("endpoint/finish_reasons.yml")
 
 
-def answered(reason: Any, kind: str) -> openai_api.Choice:
+def answered(reason: Any, kind: str) -> openai_answers.Choice:
     choice = {"message": {"content": "B"}, "text": "B", "finish_reason": reason}
-    (read,) = openai_api.read_answer({"choices": [choice]}, kind)
+    (read,) = openai_answers.read_answer({"choices": [choice]}, kind)
     return read
 
 
@@ -67,5 +67,5 @@ def test_a_reason_becomes_its_kind(reason: Any, becomes: Any, endpoint_type: str
     "reason", ["abort", "ABORT", "network_error", "insufficient_system_resource", "error"]
 )
 def test_an_interrupted_generation_is_no_answer(reason: str, endpoint_type: str) -> None:
-    with pytest.raises(openai_api.InterruptedAnswer, match=reason):
+    with pytest.raises(openai_answers.InterruptedAnswer, match=reason):
         answered(reason, endpoint_type)

@@ -13,9 +13,9 @@ import pytest
 from builders import endpoint_settings, evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint import made_pictures, openai_api
+from eval_factory.endpoint import made_pictures, openai_answers, openai_api
 from eval_factory.endpoint.http_wire import Reply
-from eval_factory.endpoint.openai_api import Completion, FinalAnswer, UnusableAnswer
+from eval_factory.endpoint.openai_answers import Completion, FinalAnswer, UnusableAnswer
 from eval_factory.endpoint.refused_parameters import changes_asked_for
 from eval_factory.endpoint.replies import ReplyReader
 from seeing_endpoint import picture
@@ -75,7 +75,7 @@ def test_an_answer_names_its_pictures_which_are_files(tmp_path: Path) -> None:
     named = f"sha256:{digest} image/png {len(RED)} bytes"
     assert found.body["data"][0] == {"b64_json": named, "revised_prompt": "r"}
     made_pictures.store_pictures(tmp_path / "made", found.pictures)
-    again = openai_api.completion_of(found.body, "images")
+    again = openai_answers.completion_of(found.body, "images")
     files = [
         made_pictures.picture_path_and_type(tmp_path / "made", one.text) for one in again.choices
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.endpoint import native_answers, openai_api
+from eval_factory.endpoint import native_answers, openai_answers
 from eval_factory.endpoint.native_answers import CONVERTED_FROM, openai_address
 
 GEMINI_PARTS = [{"text": "hm", "thought": True}, {"text": "B"}, {"text": " it is"}]
@@ -137,9 +137,9 @@ FORMS: list[tuple[str, Any, tuple[str, str | None, str | None], tuple[int | None
 ]
 
 
-def read(body: Any, kind: str = "chat") -> openai_api.Completion:
-    parsed = openai_api.parse_answer(json.dumps(body).encode())
-    return openai_api.completion_of(openai_api.unwrapped(parsed), kind)
+def read(body: Any, kind: str = "chat") -> openai_answers.Completion:
+    parsed = openai_answers.parse_answer(json.dumps(body).encode())
+    return openai_answers.completion_of(openai_answers.unwrapped(parsed), kind)
 
 
 @pytest.mark.parametrize("kind", ["chat", "completions"])
@@ -159,7 +159,9 @@ def test_the_text_of_each_form_is_read(
     assert completion.tokens == tokens
     assert completion.body[CONVERTED_FROM] == server
     # as it is read again from the cache
-    again = openai_api.completion_of(openai_api.parse_strictly(json.dumps(completion.body)), kind)
+    again = openai_answers.completion_of(
+        openai_answers.parse_strictly(json.dumps(completion.body)), kind
+    )
     assert again == completion
 
 
@@ -186,7 +188,7 @@ def test_every_form_of_the_table_is_tried() -> None:
     ],
 )
 def test_what_has_no_text_or_two_is_no_answer(body: Any) -> None:
-    with pytest.raises(openai_api.UnusableAnswer):
+    with pytest.raises(openai_answers.UnusableAnswer):
         read(body)
 
 
@@ -200,8 +202,8 @@ def test_blank_lines_and_the_end_of_a_native_stream_are_no_part_of_it(
         {"message": {"content": ""}, "done": True, "done_reason": "stop"},
     ]
     data = between.join(map(json.dumps, lines)) + end
-    parsed = openai_api.parse_answer(data.encode(), "application/x-ndjson")
-    assert openai_api.completion_of(parsed, "chat").choices[0].text == "B"
+    parsed = openai_answers.parse_answer(data.encode(), "application/x-ndjson")
+    assert openai_answers.completion_of(parsed, "chat").choices[0].text == "B"
 
 
 def test_json_that_the_model_wrote_is_its_text() -> None:
@@ -218,12 +220,12 @@ def test_lines_of_a_native_stream_are_one_answer() -> None:
     ]
     for content_type in ("application/x-ndjson", ""):
         data = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode()
-        parsed = openai_api.parse_answer(data, content_type)
-        (choice,) = openai_api.completion_of(parsed, "chat").choices
+        parsed = openai_answers.parse_answer(data, content_type)
+        (choice,) = openai_answers.completion_of(parsed, "chat").choices
         assert (choice.text, choice.finish_reason) == ("B\u2028 it is", "stop")
         assert parsed[CONVERTED_FROM] == "Ollama"
-        with pytest.raises(openai_api.UnusableAnswer, match=openai_api.STREAM_CUT):
-            openai_api.parse_answer(data.rpartition(b"\n")[0], content_type)
+        with pytest.raises(openai_answers.UnusableAnswer, match=openai_answers.STREAM_CUT):
+            openai_answers.parse_answer(data.rpartition(b"\n")[0], content_type)
 
 
 ANSWER = {"choices": [{"index": 0, "message": {"content": "B"}, "finish_reason": "stop"}]}
@@ -244,7 +246,7 @@ def test_what_a_gateways_function_puts_around_an_answer(body: Any) -> None:
 
 def test_an_answer_of_openais_form_is_left_as_it_is() -> None:
     answer = {**ANSWER, "candidates": [], "response": "A", "done": True}
-    assert openai_api.unwrapped(answer) is answer
+    assert openai_answers.unwrapped(answer) is answer
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.endpoint import bridge, response_cache
-from eval_factory.endpoint.openai_api import SetTo, UnusableAnswer
+from eval_factory.endpoint.openai_answers import UnusableAnswer
+from eval_factory.endpoint.openai_api import SetTo
 from eval_factory.endpoint.response_cache import GroupCommit, ResponseCache, Statement
 from eval_factory.scoring import journal
 from facts import naming

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from eval_factory.endpoint import openai_api, stated_errors
+from eval_factory.endpoint import openai_answers, stated_errors
 
 
-def error_in(answer: Any) -> openai_api.UnusableAnswer:
-    with pytest.raises(openai_api.UnusableAnswer) as caught:
-        openai_api.read_answer(answer, "chat")
+def error_in(answer: Any) -> openai_answers.UnusableAnswer:
+    with pytest.raises(openai_answers.UnusableAnswer) as caught:
+        openai_answers.read_answer(answer, "chat")
     return caught.value
 
 
@@ -50,7 +50,7 @@ def error_in(answer: Any) -> openai_api.UnusableAnswer:
 )
 def test_an_error_in_a_200_means_a_status(answer: Any, status: int, shown: str) -> None:
     error = error_in(answer)
-    assert isinstance(error, openai_api.StatedError)
+    assert isinstance(error, openai_answers.StatedError)
     assert error.status == status
     assert shown in str(error)
 
@@ -67,7 +67,7 @@ def test_an_error_in_a_200_means_a_status(answer: Any, status: int, shown: str) 
 )
 def test_an_error_that_nobody_knows_has_no_status(answer: Any, shown: str) -> None:
     error = error_in(answer)
-    assert not isinstance(error, openai_api.StatedError)
+    assert not isinstance(error, openai_answers.StatedError)
     assert shown in str(error)
 
 

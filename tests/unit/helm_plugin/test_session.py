@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from eval_factory.core.budget import Budget, Price, Spending, SpendingTracker
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.endpoint.openai_api import Completion, completion_of
+from eval_factory.endpoint.openai_answers import Completion, completion_of
 from eval_factory.endpoint.paid_answers import read_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm_plugin import session

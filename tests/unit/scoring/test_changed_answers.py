@@ -9,7 +9,7 @@ import pytest
 from builders import draft, plan
 from eval_factory.core.asked_again_records import BY_HELM, BY_READER, RightBy
 from eval_factory.core.results import REPEATS_MEAN_SUFFIX
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers
 from eval_factory.helm import output
 from eval_factory.helm.output import FurtherReply
 from eval_factory.scoring.changed_answers import Askings
@@ -504,7 +504,7 @@ def test_a_reply_about_confidence_that_did_not_come_is_a_failure() -> None:
             {
                 ("a", 0): FurtherReply("90", None),
                 ("b", 0): FurtherReply(None, "HTTP 500"),
-                ("c", 0): FurtherReply(None, openai_api.FILTERED_MESSAGE),
+                ("c", 0): FurtherReply(None, openai_answers.FILTERED_MESSAGE),
             },
         ),
     )

@@ -10,7 +10,7 @@ import pytest
 
 from builders import draft, plan
 from eval_factory.core.results import Instances, Score, Stats
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.helm import output
 from eval_factory.scoring.journal import CachedAnswer, cached_answer
@@ -281,7 +281,7 @@ def test_each_answer_is_counted_for_what_it_is(
 
 
 def test_nothing_may_be_the_right_answer_and_what_the_filter_withheld_is_not_unreadable() -> None:
-    withheld = {"success": False, "error": openai_api.FILTERED_MESSAGE}
+    withheld = {"success": False, "error": openai_answers.FILTERED_MESSAGE}
     for readable in (
         read("", result=withheld),
         read("", right=" "),

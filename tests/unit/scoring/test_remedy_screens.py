@@ -13,7 +13,7 @@ from pathlib import Path
 from builders import endpoint_settings
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.failure_causes import hint_for, is_permanent, remedies, remedy_for
-from eval_factory.endpoint.openai_api import cut_off_advice
+from eval_factory.endpoint.openai_answers import cut_off_advice
 from eval_factory.endpoint.replies import StopMessages
 from eval_factory.scoring.reportable import Unreadable, unreadable_reasons
 

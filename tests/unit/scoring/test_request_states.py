@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers
 from eval_factory.helm import output
 from eval_factory.scoring import request_states
 from eval_factory.scoring.notes import Importance
@@ -18,7 +18,7 @@ def state(**changes: Any) -> output.RequestState:
     return output.RequestState.model_validate(entry(0, **changes))
 
 
-FILTERED = {"success": False, "error": openai_api.FILTERED_MESSAGE}
+FILTERED = {"success": False, "error": openai_answers.FILTERED_MESSAGE}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_why_an_answer_ended() -> None:
         request_states.finish_reason_of(state(result=one))
         for one in ({"success": True}, FILTERED, None)
     ]
-    assert others == [None, openai_api.FILTERED, None]
+    assert others == [None, openai_answers.FILTERED, None]
 
 
 ROWS = [

@@ -17,7 +17,7 @@ import pytest
 from builders import draft, plan
 from eval_factory.core.errors import HelmError
 from eval_factory.core.results import DEMO, Instances, JudgeCounts, Score, Stats
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers
 from eval_factory.endpoint.response_cache import create_or_check, write_origin
 from eval_factory.helm.names import RUN_RECORD_FILE
 from eval_factory.helm.output import HelmRun, RequestState
@@ -227,7 +227,7 @@ def test_answers_that_ran_out_of_tokens_are_said_with_what_was_granted(tmp_path:
     (note,) = notes_of(made(plan(), run, seen, requested=9))
     assert note == (
         Importance.INCOMPLETE,
-        f"2 of 9: {openai_api.TOO_FEW_TOKENS_MESSAGE.format(granted=17)}",
+        f"2 of 9: {openai_answers.TOO_FEW_TOKENS_MESSAGE.format(granted=17)}",
     )
 
 

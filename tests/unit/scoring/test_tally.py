@@ -13,7 +13,7 @@ import pytest
 
 from builders import draft, plan
 from eval_factory.core.results import Instances, JudgeCounts, Score
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_answers
 from eval_factory.helm import names, output
 from eval_factory.helm.command import deployment_of
 from eval_factory.plan.run_plan import Plan
@@ -209,10 +209,10 @@ def failed(number: int, error: str | None = "HTTP 500: broken", **more: Any) -> 
 
 
 def filtered(number: int, **more: Any) -> Entry:
-    return failed(number, openai_api.FILTERED_MESSAGE, **more)
+    return failed(number, openai_answers.FILTERED_MESSAGE, **more)
 
 
-def cut_off(number: int, text: str = ANSWER, reason: str = openai_api.CUT_OFF) -> Entry:
+def cut_off(number: int, text: str = ANSWER, reason: str = openai_answers.CUT_OFF) -> Entry:
     completion = {"text": text, "finish_reason": {"reason": reason}}
     return entry(number, result={"success": True, "completions": [completion]})
 

@@ -29,7 +29,7 @@ from helm.common.request import Request, RequestResult
 
 from eval_factory.core.foreign_text import one_line
 from eval_factory.endpoint.bridge import map_at_once
-from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
+from eval_factory.endpoint.openai_answers import FILTERED_MESSAGE
 from eval_factory.helm import criteria as rubric
 from eval_factory.helm import names
 from eval_factory.helm.judge_output import (

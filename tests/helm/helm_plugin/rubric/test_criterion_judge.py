@@ -13,7 +13,7 @@ from helm.benchmark.scenarios.scenario import Input, Instance, Output, Reference
 from helm.common.request import GeneratedOutput, Request, RequestResult
 
 from eval_factory.endpoint import bridge
-from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
+from eval_factory.endpoint.openai_answers import FILTERED_MESSAGE
 from eval_factory.helm import names
 from eval_factory.helm_plugin.rubric import criterion_judge
 from eval_factory.helm_plugin.rubric.criterion_judge import (
