@@ -113,6 +113,7 @@ def translate_config(path: Path, framework: Framework) -> Translation:
             of eval-factory.
     """
     document = load_mapping(path, needs=_KNOWN_FORMS)
+    # A name with a version, such as `lm-eval://mmlu@1.0`, looks like a URL with a password.
     paths_of_api_keys = list(paths_of_written_keys(without_versioned_names(document)))
     if paths_of_api_keys:
         raise ConfigError(
@@ -458,7 +459,8 @@ class _FileImport:
         for key, option in option_of_key.items():
             if value := execution.get(key):
                 options[option] = value
-        # The table maps `sbatch_extra_flags` to "": its value holds further options by their names.
+        # In the user's file, `sbatch_extra_flags` maps further options to their values. The table
+        # gives this key the empty name, under which the loop has stored the mapping.
         further_options = options.pop("", {})
         slurm = self.slurm_section({**further_options, **options})
         executor_keys: _Tree = {"executor": executor}
@@ -525,7 +527,7 @@ class _FileImport:
             **deployment,
             "model": model,
         }
-        machine_options = []
+        machine_options = []  # options that change the speed of the server, not the answers
         if not command:  # A command in the file has its options in its own text.
             command = server["command"].format(**values)
             for name, option in server["options"].items():
@@ -547,13 +549,13 @@ class _FileImport:
     def replicas(self, execution: Mapping[str, Any]) -> Any:
         """Return the number of servers of the model; None for one server.
 
-        The number of servers or nodes is noted if eval-factory distributes the servers differently.
+        More than one server is noted, because each server of eval-factory runs on one node. The
+        number of nodes is noted if it is neither 1 nor the number of servers.
         """
         servers = execution.get("num_instances") or 1
         nodes = execution.get("num_nodes") or 1
         if servers != 1:
             self.note("execution.num_instances", _ADVICE["num_instances"])
-        # If there are as many nodes as servers, each server runs on one node, as here.
         if nodes not in (1, servers):
             self.note("execution.num_nodes", _ADVICE["num_nodes"])
         return None if servers == 1 else servers
@@ -608,7 +610,7 @@ class _RunDocument:
         }
 
     def remove_unused_prompt(self, adapter: _Tree) -> None:
-        """Remove a system prompt that is not sent from `adapter_config`, and note it."""
+        """Remove from `adapter_config` a system prompt that would not be sent, and note it."""
         uses_prompt = adapter.pop("use_system_prompt", False)
         if not uses_prompt and adapter.pop("custom_system_prompt", None) is not None:
             path = f"{ADAPTER}.custom_system_prompt"

@@ -39,6 +39,7 @@ RUN_STATUSES: Mapping[RunStatus, StatusFacts] = {
         ),
     ),
     RunStatus.PARTIAL: StatusFacts(style="yellow", has_result=True),
+    # not yet started, or without a collected result, in a suite that is running
     RunStatus.WAITING: StatusFacts(
         style="dim",
         goes_on=True,
@@ -52,11 +53,11 @@ RUN_STATUSES: Mapping[RunStatus, StatusFacts] = {
     ),
     RunStatus.COMPLETE: StatusFacts(style="green", has_result=True),
 }
-"""The status of a run -> its facts. A screen that cannot show all runs shows those with the first
-statuses.
+"""The status of a run -> its facts. The order is a priority: a screen that cannot show all runs
+shows those whose status comes first.
 """
 
 GOING_ON = tuple(status for status, facts in RUN_STATUSES.items() if facts.goes_on)
-ENDED = tuple(status for status, facts in RUN_STATUSES.items() if not facts.goes_on)
+NOT_GOING_ON = tuple(status for status, facts in RUN_STATUSES.items() if not facts.goes_on)
 WITH_RESULT = tuple(status for status, facts in RUN_STATUSES.items() if facts.has_result)
-"""The statuses of runs that have not ended, that have ended, and that have a result."""
+"""The statuses of runs that have not ended, of all other runs, and of runs with a result."""

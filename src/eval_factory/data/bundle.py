@@ -284,7 +284,9 @@ def first_lines(lines: Sequence[str], max_lines: int = 5) -> str:
 class Need:
     """A file, a data set or a folder that a task reads."""
 
-    kind: str  # "file", "listing", "hub", "tiktoken" or "perturbation"
+    # "file", "listing", "hub", "tiktoken" or "perturbation"; a listing is all text files of a
+    # folder on GitHub, whose names are in a file of the bundle
+    kind: str
     name: str  # the path of a file, the id of a data set, a vocabulary, or "texts" for a listing
     source: str  # the URL
     paths: tuple[str, ...] = ()  # the paths of those of its files that the bundle has
@@ -381,6 +383,7 @@ def _listing_need(
         else:
             absent.append(path)
     missing = first_of(absent, 1) or None  # `first_of` returns an empty text if none is absent
+    # `count` is the number of files that HELM reads, which is at most `MAX_LISTED_FILES`.
     is_list_incomplete = len(names) < listing.count
     if not absent and is_list_incomplete:
         missing = f"{file_list} names {len(names)} of {listing.count} files"

@@ -94,7 +94,7 @@ def _measures_overlap(spec: MetricSpec) -> bool:
     return any(metric_facts_of(name) is OVERLAP for name in spec.args.get("names", []))
 
 
-def _question_of(state: RequestState, sources: ClusterRule) -> trivial.AskedQuestion:
+def _question_of(state: RequestState, source_rule: ClusterRule) -> trivial.AskedQuestion:
     """Return the question of a request, as the strategies for trivial answers read it."""
     content = state.instance.input.multimedia_content
     media_objects = content.media_objects if content else []
@@ -105,7 +105,7 @@ def _question_of(state: RequestState, sources: ClusterRule) -> trivial.AskedQues
         right=_right_texts(state),
         options=state.output_mapping or {},
         text=text,
-        source=sources.value_in(text, state.instance.extra_data or {}),
+        source=source_rule.value_in(text, state.instance.extra_data or {}),
     )
 
 
@@ -120,13 +120,13 @@ def _score_questions(
     states = _first_requests(state.request_states)
     if not specs or not states:
         return trivial.TrivialScores()
-    sources = _sources_of(run_spec.name.partition(":")[0])
+    source_rule = _source_rule_of(run_spec.name.partition(":")[0])
     # A benchmark asks for answers in at most one of these forms.
     forms = [_FORMS[spec.class_name] for spec in specs if spec.class_name in _FORMS]
     strategies = trivial.strategies(
-        [_question_of(asked_state, sources) for asked_state in states],
+        [_question_of(asked_state, source_rule) for asked_state in states],
         form=forms[0] if forms else None,
-        source_noun=sources.what,
+        source_noun=source_rule.what,
         compares_words=any(map(_measures_overlap, specs)),
     )
     metrics = []
@@ -148,7 +148,7 @@ def _score_questions(
     )
 
 
-def _sources_of(run_spec: str) -> ClusterRule:
+def _source_rule_of(run_spec: str) -> ClusterRule:
     """Return the rule that finds the source of a question, such as an article.
 
     The rule comes from framework.yml if framework.yml has a rule for the run spec. For every other
@@ -290,7 +290,9 @@ class _Scorer:
         # A dict instead of a set, because a dict has the names in the order of the rows.
         names_of_scores = dict.fromkeys(chain.from_iterable(rows))
         columns = {name: [row.get(name) for row in rows] for name in names_of_scores}
-        answers = None  # the answers are only stored if they differ and none of them is drawn
+        # The answers are stored if the strategy is not one constant answer, and has exactly one
+        # answer to each question.
+        answers = None
         if constant is None and all(len(candidates) == 1 for candidates in strategy.answers):
             answers = [candidates[0] for candidates in strategy.answers]
         return trivial.StrategyScores(
@@ -320,11 +322,13 @@ class _Scorer:
             result = RequestResult(success=True, embedding=[], completions=completions, cached=True)
             answered = replace(state, result=result)
             if annotation is not None:
-                annotations = state.annotations or {}
+                model_annotations = state.annotations or {}
                 sql_annotation = trivial.ehr_sql_annotation_of_strategy(
-                    annotations.get("ehr_sql", {}), annotation
+                    model_annotations.get("ehr_sql", {}), annotation
                 )
-                answered = replace(answered, annotations={**annotations, "ehr_sql": sql_annotation})
+                answered = replace(
+                    answered, annotations={**model_annotations, "ehr_sql": sql_annotation}
+                )
             self._rows_by_key[key] = self._values(answered)
         return self._rows_by_key[key]
 

@@ -114,7 +114,7 @@ class _Evaluation:
 class _SampleLines:
     """The position and the values of a sample's lines; each line has the value of one metric."""
 
-    offset: int  # the number of bytes in the file before the first line
+    offset: int  # the number of bytes in the file before the first of these lines
     # metric -> value; None if the line has no number
     values: dict[str, float | None] = field(default_factory=dict)
 
@@ -209,8 +209,8 @@ def _metric_names(
         candidates.append([config.get(name_field) for config in configs])
     candidates.append([result.get("evaluation_result_id") for result in results])
     for names in candidates:
-        # `all` comes first: a foreign file may hold an empty list or dict as a name, which a set
-        # cannot hold.
+        # `all` comes first: an empty list or dict in place of a name means that there is no name,
+        # but a set of names cannot hold it.
         if all(names) and len(set(names)) == len(names):
             return [str(name) for name in names]
     raise SourceError(
@@ -266,9 +266,9 @@ def _index_samples(
         if evaluation_and_metric is None:
             index.unmatched_lines += 1
             continue
-        evaluation, metric = evaluation_and_metric
+        evaluation_name, metric = evaluation_and_metric
         key = _key_of(line, location, is_our_export)
-        lines_of_sample = index.by_evaluation[evaluation].setdefault(key, _SampleLines(offset))
+        lines_of_sample = index.by_evaluation[evaluation_name].setdefault(key, _SampleLines(offset))
         if metric in lines_of_sample.values:
             raise SourceError(
                 f"{location}: question {key.id}, asking {key.repeat + 1}, occurs twice"
@@ -285,7 +285,7 @@ def _evaluation_and_metric(
     evaluations: Sequence[_Evaluation],
     by_name: Mapping[str, _Evaluation],
 ) -> tuple[str, str] | None:
-    """Return the evaluation and the metric of a line; None if the line belongs to no evaluation.
+    """Return the names of a line's evaluation and metric; None if it belongs to no evaluation.
 
     The line's `evaluation_result_id` is used first, then its `evaluation_name`. If neither is known
     and the record has only one evaluation, the line belongs to this evaluation: some converters

@@ -270,7 +270,7 @@ def table_columns(file: Path) -> list[str]:
     """
     for _, header in table_rows(file):
         return header  # only the first row is read
-    raise TableError(line=1, reason="is empty; its first line names the columns")
+    raise TableError(line=1, reason="is empty; the first line must name the columns")
 
 
 def rows_below(file: Path) -> Iterator[list[str]]:
@@ -293,7 +293,7 @@ def rows_below(file: Path) -> Iterator[list[str]]:
 
 
 def form_problem(file: Path) -> str | None:
-    """Return the message for a text that is probably JSON or a table with bars, with the remedy.
+    """Return the message for a text that is probably JSON or a table with `|`, with the remedy.
 
     Returns None for other texts. Raises OSError if the file cannot be read.
     """

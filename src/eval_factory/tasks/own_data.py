@@ -42,7 +42,7 @@ _Row = Mapping[str, str | None]
 _Rows = Iterator[tuple[str, _Row]]  # (position such as `row 3`, row)
 _Values = Mapping[str, str | None]  # a dict from the task's parameters to their values
 
-_PUBLISHED_FORMATS: Mapping[str | None, Callable[[Path], Iterable[str]]] = {
+_PROBLEMS_BY_FORMAT: Mapping[str | None, Callable[[Path], Iterable[str]]] = {
     HEALTHBENCH_FORM: lambda file: read_rubric_file(file, HEALTHBENCH_FORM).problems,
     PROFESSIONAL_FORM: lambda file: read_rubric_file(file, PROFESSIONAL_FORM).problems,
     CASE_REPORTS_FORM: lambda file: read_case_reports(file).problems,
@@ -105,8 +105,8 @@ def _content_problems(file: Path, entry: FileLayout) -> Iterator[str]:
         return
     if entry.format == "zip":  # checked together with the file that names the ZIP file's members
         return
-    if entry.format in _PUBLISHED_FORMATS:
-        yield from _PUBLISHED_FORMATS[entry.format](file)
+    if entry.format in _PROBLEMS_BY_FORMAT:
+        yield from _PROBLEMS_BY_FORMAT[entry.format](file)
         return
     if entry.columns:
         yield from _table_problems(file, entry)
@@ -322,8 +322,8 @@ def _line_problems(file: Path, entry: FileLayout) -> Iterator[str]:
     Nothing is yielded if the files have the same number of lines, and both lines of at least one
     pair have text.
     """
-    second = file.with_name(str(entry.lines_as))
-    if not second.is_file():
+    second_file = file.with_name(str(entry.lines_as))  # has a line for each line of `file`
+    if not second_file.is_file():
         return  # the check of the second file's own entry reports the missing file
     pairs = 0  # the number of pairs in which both lines have text
     count = 0  # the number of lines of this file
@@ -331,7 +331,7 @@ def _line_problems(file: Path, entry: FileLayout) -> Iterator[str]:
     # Wrong characters in the second file are reported by the check of that file's own entry.
     with (
         open_text(file) as lines,
-        open_text(second, errors="replace") as second_lines,
+        open_text(second_file, errors="replace") as second_lines,
     ):
         for line, second_line in zip_longest(lines, second_lines):
             if line is not None:
@@ -343,11 +343,11 @@ def _line_problems(file: Path, entry: FileLayout) -> Iterator[str]:
                 pairs += 1
     if count != second_count:
         yield (
-            f"has {count} lines, and {second.name} has {second_count}: each line belongs to "
+            f"has {count} lines, and {second_file.name} has {second_count}: each line belongs to "
             "one line of the other file"
         )
     elif not pairs:
-        yield f"has no line that has text both in this file and in {second.name}"
+        yield f"has no line that has text both in this file and in {second_file.name}"
 
 
 def _entries_with_values(layout: Sequence[FileLayout], values: _Values) -> Iterator[FileLayout]:

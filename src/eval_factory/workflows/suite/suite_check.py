@@ -24,7 +24,7 @@ from eval_factory.config.suite import ReusedCell, Suite, build_suite
 from eval_factory.core.enums import CellRecord, RunStatus
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own_text
-from eval_factory.core.run_statuses import ENDED, GOING_ON, WITH_RESULT
+from eval_factory.core.run_statuses import GOING_ON, NOT_GOING_ON, WITH_RESULT
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import LEADS_OUT, is_within
 from eval_factory.core.secrets import variables_in
@@ -385,7 +385,7 @@ def _ended_cells(folder: SuiteDir) -> list[FinishedCell]:
         state = states.get(key)
         if state is not None and state.status not in GOING_ON:
             status = state.status
-        if status not in ENDED:
+        if status not in NOT_GOING_ON:
             raise ValueError(f"{'/'.join(key)}: no cell ends as {status}")
         reason = None
         if row.get("reason") is not None:

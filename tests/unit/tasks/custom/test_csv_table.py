@@ -39,7 +39,7 @@ def test_a_row_with_other_cells_is_not_read_nor_an_empty_table(tmp_path: Path) -
     with pytest.raises(TableError, match=naming("line 3", "1 cells", "2 columns")):
         list(rows_below(file))
     file.write_text("")
-    with pytest.raises(TableError, match=naming("is empty", "its first line")):
+    with pytest.raises(TableError, match=naming("is empty", "the first line")):
         table_columns(file)
     assert list(rows_below(file)) == []
 
