@@ -8,8 +8,8 @@ from chromium import Chromium, Counted
 from eval_factory.analysis.paper import pack_of_panel
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import PanelPackWriter
+from eval_factory.report.evidence_packs import PACKS
 from eval_factory.report.page.document import pack_page
-from eval_factory.report.papers import PACKS
 from facts import says
 from hostile_texts import payloads
 from invented_ledger import alarm, baseline, ledger, look, note

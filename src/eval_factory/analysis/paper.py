@@ -27,7 +27,7 @@ from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.tables import Table, code, latex, markdown_lines
-from eval_factory.report import papers
+from eval_factory.report import evidence_packs, papers
 from eval_factory.report.page.document import pack_page
 from eval_factory.report.reader import (
     StoredResult,
@@ -77,11 +77,11 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
     if purpose in _SINGLE_RUN_TEXTS and len(runs) == 1:
         stored = load_result(runs[0])
         return _SINGLE_RUN_TEXTS[purpose](stored.result, stored.config, stored.target)
-    if purpose in papers.PACKS:
+    if purpose in evidence_packs.PACKS:
         pack = _pack(purpose, folders, runs)
         if as_page:
             return pack_page(pack)
-        return papers.pack_markdown(pack)
+        return evidence_packs.pack_markdown(pack)
     results = suite_results(_cells(folders, runs))
     if purpose == "latex":
         tables = [latex(table, title, note) for title, table, note in _tables(results)]
@@ -99,7 +99,9 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
     # The only purpose that is left is a TRIPOD-LLM checklist about several runs. It writes a
     # citation as "(ref. 3)".
     cite = papers.Citations(form="(ref. {})")
-    several = _SeveralRuns(results, cite, describe=papers.describe_run_in_full, in_table=False)
+    several = _SeveralRuns(
+        results, cite, describe=evidence_packs.describe_run_in_full, in_table=False
+    )
     return papers.tripod_llm_of_runs(several, several.named(show=code))
 
 
@@ -117,38 +119,38 @@ def page_of_suite(folder: Path, page_folder: Path) -> str:
     return suite_page(results, page_folder)
 
 
-def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pack:
+def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> evidence_packs.Pack:
     """Return the evidence pack of this name about one run, a suite or several runs."""
-    cite = papers.citations_of_pack()
+    cite = evidence_packs.citations_of_pack()
     if len(runs) == 1 and not is_suite_folder(folders[0]):
-        run = papers.describe_run_for_pack(load_result(runs[0]), cite)
+        run = evidence_packs.describe_run_for_pack(load_result(runs[0]), cite)
         provenance = run.result.provenance
         about = f"Of run {provenance.run_identity}: {run.result.task}, {provenance.target}."
-        return papers.pack_of(name, [about], cite, run)
+        return evidence_packs.pack_of(name, [about], cite, run)
     several = _SeveralRuns(suite_results(_cells(folders, runs)), cite)
-    return papers.pack_of(name, [several.named()], cite, several)
+    return evidence_packs.pack_of(name, [several.named()], cite, several)
 
 
 def pack_of_panel(
-    name: str, render_panel: papers.TemplateRenderer, runs: Sequence[Path]
-) -> papers.Pack:
+    name: str, render_panel: evidence_packs.TemplateRenderer, runs: Sequence[Path]
+) -> evidence_packs.Pack:
     """Return an evidence pack about a monitored panel and some of its runs.
 
     Args:
-        name: the name of the pack, from `papers.PACKS`.
+        name: the name of the pack, from `evidence_packs.PACKS`.
         render_panel: returns the sentences of a template, with the facts from the panel's ledger.
         runs: the folders of the panel's runs.
 
     Raises:
         PrerequisiteError: a folder has no result.
     """
-    cite = papers.citations_of_pack()
+    cite = evidence_packs.citations_of_pack()
     several = None
     if runs:
         # no folder of a suite: each run is a cell
         several = _SeveralRuns(suite_results(_cells([], runs)), cite)
-    about = render_panel(papers.pack_texts()["panel"]["of"])
-    return papers.pack_of(name, about, cite, several, render_panel)
+    about = render_panel(evidence_packs.pack_texts()["panel"]["of"])
+    return evidence_packs.pack_of(name, about, cite, several, render_panel)
 
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
@@ -202,7 +204,7 @@ class _SeveralRuns:
     results: SuiteResults
     cite: papers.Citations  # numbers the references, and writes the marks that cite them
     describe: Callable[[StoredResult, papers.Citations], papers.DescribedRun] = (
-        papers.describe_run_for_pack
+        evidence_packs.describe_run_for_pack
     )
     """Returns one run with the sentences that the kind of text needs."""
     in_table: bool = True

@@ -368,7 +368,7 @@ def _text_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str:
         ConfigError: The folder is that of a panel, and the purpose is only for results.
     """
     from eval_factory.analysis.paper import written_for
-    from eval_factory.report.papers import PACKS
+    from eval_factory.report.evidence_packs import PACKS
 
     is_panel = len(folders) == 1 and (folders[0] / "ledger.jsonl").is_file()
     if is_panel:

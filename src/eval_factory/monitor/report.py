@@ -39,8 +39,9 @@ from eval_factory.monitor.ledger import (
 from eval_factory.monitor.measurement import ANSWER_SHARES, STATED_MODELS
 from eval_factory.monitor.panel import MONITOR_SECTION, PANEL_FILE
 from eval_factory.monitor.simulation import SIMULATED_REPEATS
+from eval_factory.report.evidence_packs import pack_markdown, pack_texts
 from eval_factory.report.page.document import pack_page
-from eval_factory.report.papers import pack_markdown, pack_texts, rendered_lines
+from eval_factory.report.papers import rendered_lines
 
 SHOWN_NOTES = 5  # the number of notes on the screen
 _E_VALUE_DIGITS = 3  # the significant digits of an e-value
@@ -473,7 +474,7 @@ def evidence_pack_of_panel(purpose: str, folder: Path, *, as_page: bool) -> str:
     """Return an evidence pack: answers to a committee's questions from the ledger and its runs.
 
     Args:
-        purpose: the name of the pack, one of `PACKS` in `report/papers.py`.
+        purpose: the name of the pack, one of `PACKS` in `report/evidence_packs.py`.
         folder: the panel's folder.
         as_page: return an HTML page instead of Markdown.
 

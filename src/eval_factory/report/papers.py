@@ -1,17 +1,16 @@
-"""Writes texts about runs for papers and auditors.
+"""Writes texts about runs for papers: methods texts, TRIPOD-LLM checklists and CHAI's model cards.
 
-The texts are the methods text, the TRIPOD-LLM checklist, CHAI's model card and the evidence packs.
-The files `papers.yml` and `evidence_packs.yml` have Jinja templates of the texts, which this module
-fills with facts from results. A sentence about a fact is left out if the result does not have the
-fact. Values that other people or programs wrote are reduced to one printable line.
+The file `papers.yml` has Jinja templates of the texts, which this module fills with facts from
+results. A sentence about a fact is left out if the result does not have the fact. Values that other
+people or programs wrote are reduced to one printable line.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Any, Protocol
 from xml.sax.saxutils import escape
@@ -24,12 +23,10 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, Provenance, Score, TaskResult
-from eval_factory.core.rundir import RunDir
 from eval_factory.core.signs import SIGNS
 from eval_factory.core.tables import Table, code, markdown_lines, prose
 from eval_factory.report import result_sentences
 from eval_factory.report.asked_again_sentences import asked_again_lines
-from eval_factory.report.checksums import listed_checksums
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.errata import CORRECTED_SUFFIX
 from eval_factory.tasks.framework import Task, load_framework
@@ -92,7 +89,7 @@ class Citations:
 class Writer(Protocol):
     """An object that writes a document's sentences about one run, or about several runs at once.
 
-    A document is a text that this module makes, such as a methods text or a checklist.
+    A document is a text about runs, such as a methods text or an evidence pack.
     """
 
     @property
@@ -533,6 +530,19 @@ def methods_text_of_runs(writer: Writer) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def describe_run_beside_table(stored: StoredResult, cite: Citations) -> DescribedRun:
+    """Return a run for a methods text in which a table has the counts and hashes of all runs."""
+    sentences = {**paper_texts()["sentences"], **paper_texts()["sentences_beside_table"]}
+    return DescribedRun(
+        stored.result,
+        stored.config,
+        stored.target,
+        cite=cite,
+        sentences=sentences,
+        in_table=True,
+    )
+
+
 def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
     """Return the TRIPOD-LLM checklist of one run as Markdown.
 
@@ -689,181 +699,3 @@ def _card_value(score: Score) -> dict[str, Any]:
     if score.unit is not None:
         value["unit"] = one_line(score.unit)
     return value
-
-
-PACKS = ("ruaih", "pccp", "ai-act")
-"""The names of the evidence packs. A pack answers the items of a published document with facts from
-results and from a panel's ledger. Items without facts are left for people to answer.
-"""
-
-TemplateRenderer = Callable[[str], list[str]]  # takes a template and returns its sentences
-
-
-def _no_sentences(_template: str) -> list[str]:
-    """Return no sentences. This is the `TemplateRenderer` of a pack that is not about a panel."""
-    return []
-
-
-@cache
-def pack_texts() -> Mapping[str, Any]:
-    """Return the templates and sources in evidence_packs.yml."""
-    return dict(load_packaged("report/evidence_packs.yml"))
-
-
-def citations_of_pack() -> Citations:
-    """Return the citations of an evidence pack; no source is cited yet."""
-    return Citations("(ref. {})", {**paper_texts()["sources"], **pack_texts()["sources"]})
-
-
-def describe_run_beside_table(stored: StoredResult, cite: Citations) -> DescribedRun:
-    """Return a run for a methods text in which a table has the counts and hashes of all runs."""
-    sentences = {**paper_texts()["sentences"], **paper_texts()["sentences_beside_table"]}
-    return DescribedRun(
-        stored.result,
-        stored.config,
-        stored.target,
-        cite=cite,
-        sentences=sentences,
-        in_table=True,
-    )
-
-
-def describe_run_for_pack(stored: StoredResult, cite: Citations) -> DescribedRun:
-    """Return a run for an evidence pack. The appendix of the pack has the times and hashes."""
-    sentences = {**paper_texts()["sentences"], **pack_texts()["sentences"]}
-    files = listed_checksums(RunDir(stored.folder))
-    return DescribedRun(
-        stored.result,
-        stored.config,
-        stored.target,
-        cite=cite,
-        sentences=sentences,
-        files=files,
-        in_table=True,
-    )
-
-
-def describe_run_in_full(stored: StoredResult, cite: Citations) -> DescribedRun:
-    """Return a run for a checklist, whose text has the run's times and hashes."""
-    return replace(describe_run_for_pack(stored, cite), in_table=False)
-
-
-@dataclass(frozen=True)
-class Item:
-    """An item of a published document, with the answers that an evidence pack has for the item."""
-
-    number: str
-    topic: str
-    people: Sequence[str]  # the questions that only people can answer
-    answers: Sequence[str]  # sentences with facts from results and the ledger; empty if none
-
-
-@dataclass(frozen=True)
-class Area:
-    """A section of a related document, with the items of the pack that belong to the section."""
-
-    name: str
-    items: Sequence[Item]
-
-    @property
-    def extent(self) -> str:
-        """The number of sentences of all items, as a text."""
-        sentences = sum(len(item.answers) for item in self.items)
-        if sentences == 0:
-            return "nothing: it is left to people"
-        return counted(sentences, "sentence")
-
-
-@dataclass(frozen=True)
-class Pack:
-    """An evidence pack: facts about runs or a panel, in the order of a published document."""
-
-    title: str
-    subject: Sequence[str]  # sentences that name the runs or the panel
-    about: Sequence[str]  # sentences about the document whose items are answered
-    warnings: Sequence[str]
-    items: Sequence[Item]
-    references: Sequence[str]
-    areas: Sequence[Area] = ()
-    runs: Table | None = None
-    """The appendix with the identity, times and hashes of each run; None if there are no runs."""
-
-
-def pack_of(
-    name: str,
-    subject: Sequence[str],
-    cite: Citations,
-    writer: Writer | None,
-    render_panel: TemplateRenderer = _no_sentences,
-) -> Pack:
-    """Return the evidence pack of this name.
-
-    Args:
-        name: The name of the pack, one of `PACKS`.
-        subject: Sentences that name the runs or the panel.
-        cite: The citations of the pack; the same object as `writer.cite`, if there is a writer.
-        writer: Writes the sentences about the runs; None for a panel without runs.
-        render_panel: Returns the sentences of a template about the panel's ledger.
-    """
-    form = pack_texts()["packs"][name]
-    about = rendered_lines(form["about"], {"cite": cite})
-    warnings = render_panel(pack_texts()["warnings"]["panel"])
-    runs = None
-    if writer is not None:
-        warnings += writer.render_sentences(pack_texts()["warnings"]["runs"])
-        warnings += writer.comparison_sentences("5e")
-        runs = writer.runs_table()
-    items = []
-    for number, item in form["items"].items():
-        answers = list(dict.fromkeys(_answers(item, writer, render_panel)))
-        items.append(Item(number, item["topic"], item["people"], answers))
-    areas = []
-    for area, numbers in form.get("areas", {}).items():
-        areas.append(Area(area, [item for item in items if item.number in numbers]))
-    return Pack(
-        title=form["title"],
-        subject=subject,
-        about=about,
-        warnings=warnings,
-        items=items,
-        references=cite.listed(),
-        areas=areas,
-        runs=runs,
-    )
-
-
-def _answers(
-    item: Mapping[str, Any], writer: Writer | None, render_panel: TemplateRenderer
-) -> Iterator[str]:
-    """Yield the sentences that answer an item: about the panel's ledger, then about the runs.
-
-    The item has up to four templates: `panel` about the ledger, `known` and `measured` about the
-    runs, and `comparison`. evidence_packs.yml explains them.
-    """
-    yield from render_panel(item.get("panel", ""))
-    if writer is not None:
-        yield from writer.render_sentences(item.get("known", ""))
-        yield from writer.render_by_run(item.get("measured", ""))
-        yield from writer.comparison_sentences(item.get("comparison", ""))
-
-
-def pack_markdown(pack: Pack) -> str:
-    """Return an evidence pack as Markdown."""
-    left_to_people = []  # the rows of the items without answers
-    for item in pack.items:
-        if not item.answers:
-            left_to_people.append([item.number, item.topic, "; ".join(item.people)])
-    left = "\n".join(
-        markdown_lines(Table(["item", "topic", "only people can answer"], left_to_people))
-    )
-    area_rows = []
-    for area in pack.areas:
-        elements = "; ".join(f"{item.number}: {item.topic}" for item in area.items)
-        area_rows.append([area.name, elements, area.extent])
-    areas = "\n".join(markdown_lines(Table(["area", "elements", "what is known"], area_rows)))
-    runs = ""
-    if pack.runs is not None:
-        runs = "\n".join(markdown_lines(pack.runs))
-    return template_of(pack_texts()["document"]).render(
-        pack=pack, left=left, areas=areas, runs=runs
-    )

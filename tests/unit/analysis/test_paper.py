@@ -20,7 +20,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import PanelPackWriter
-from eval_factory.report.papers import PACKS, pack_markdown
+from eval_factory.report.evidence_packs import PACKS, pack_markdown
 from facts import naming, rows_of, says
 from invented_ledger import alarm, baseline, ledger, look
 from stored_results import right_or_wrong

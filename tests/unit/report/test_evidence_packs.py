@@ -29,18 +29,17 @@ from eval_factory.core.results import (
 )
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import PanelPackWriter
-from eval_factory.report.page.document import pack_page
-from eval_factory.report.papers import (
+from eval_factory.report.evidence_packs import (
     PACKS,
-    DescribedRun,
     Pack,
     citations_of_pack,
     describe_run_for_pack,
     pack_markdown,
     pack_of,
     pack_texts,
-    paper_texts,
 )
+from eval_factory.report.page.document import pack_page
+from eval_factory.report.papers import DescribedRun, paper_texts
 from eval_factory.report.reader import load_result
 from facts import each_says, says
 from finished_folder import finished_folder

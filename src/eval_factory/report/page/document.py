@@ -32,6 +32,7 @@ from eval_factory.core.signs import SIGNS
 from eval_factory.report import (
     asked_again_sentences,
     documents,
+    evidence_packs,
     papers,
     result_sentences,
     verdicts,
@@ -176,7 +177,7 @@ def tables_page(template: str, further_style: str = "", **values: Any) -> str:
     return render_page(template, page_style() + page_file("suite.css") + further_style, **values)
 
 
-def pack_page(pack: papers.Pack) -> str:
+def pack_page(pack: evidence_packs.Pack) -> str:
     """Return the page of an evidence pack."""
     return tables_page("evidence_pack.html.j2", pack=pack)
 
