@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from eval_factory.config.rules import own_data_of
+from eval_factory.config.own_data import own_data_of
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.plan.run_plan import Plan

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.merge import is_credential
-from eval_factory.config.rules import own_data_of
+from eval_factory.config.own_data import own_data_of
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line, printable

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval_factory.config.model import StopWhen
+from eval_factory.config.own_data import own_data_faults
 from eval_factory.config.resolved import Evaluation
-from eval_factory.config.rules import own_data_faults
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
 from eval_factory.core.formats import rounded

@@ -10,19 +10,9 @@ from typing import Any
 import pytest
 
 from builders import evaluation, plan
-from eval_factory.config.rules import (
-    own_data_faults,
-    own_data_of,
-    prescribed_judges_by_role,
-    with_task_rules,
-)
+from eval_factory.config.rules import prescribed_judges_by_role, with_task_rules
 from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import run_entry
-from eval_factory.tasks.framework import (
-    FileLayout,
-    HelmEntry,
-    ScenarioParameter,
-)
 from facts import each_says, naming, says
 
 EXTRA = "config.params.extra"
@@ -173,26 +163,6 @@ def test_roles_of_the_judges_that_helm_prescribes(
     deployments: tuple[str, ...], roles: dict[str, str]
 ) -> None:
     assert prescribed_judges_by_role(deployments) == roles
-
-
-def test_what_is_wrong_with_the_data_is_followed_by_what_they_have_to_be(tmp_path: Path) -> None:
-    here = evaluation(
-        {"config.type": "shc_bmt_med", f"{EXTRA}.data_path": str(tmp_path / "none.csv")}
-    )
-    (first, *others) = own_data_faults(here)
-    assert first.startswith(f"config.params.extra.data_path: {tmp_path / 'none.csv'}")
-    after = others[others.index("shc_bmt_med needs:") + 1 :]
-    assert after
-    assert all(line.startswith("  ") for line in after)
-
-
-def test_nothing_is_wrong_where_nothing_is_known_of_the_form(tmp_path: Path) -> None:
-    rules = {"data_path": ScenarioParameter(path=True, layout=(FileLayout(),))}
-    helm = HelmEntry(run_spec="r", scenario="s", main_metric=None, parameters=rules)
-    here = evaluation().with_extra({"data_path": str(tmp_path / "none")})
-    here = replace(here, task=replace(here.task, helm=helm))
-    assert own_data_of(here) is not None
-    assert own_data_faults(here) == []
 
 
 SEED = "config.params.extra.sample_seed"

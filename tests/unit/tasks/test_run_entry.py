@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders import evaluation, plan
-from eval_factory.config.rules import own_data_of
+from eval_factory.config.own_data import own_data_of
 from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import run_entry
 from eval_factory.plan.run_plan import identity_of

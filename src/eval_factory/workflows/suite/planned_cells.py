@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from eval_factory.config.evaluation import build_evaluation
-from eval_factory.config.rules import own_data_faults
+from eval_factory.config.own_data import own_data_faults
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import ConfigError, PrerequisiteError

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from builders import evaluation
-from eval_factory.config.rules import own_data_faults
+from eval_factory.config.own_data import own_data_faults
 from eval_factory.tasks.framework import load_framework
 from facts import says
 from invented_benchmarks import MAKERS
