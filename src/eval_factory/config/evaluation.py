@@ -31,11 +31,11 @@ from eval_factory.config.model import (
     wrong_value_message,
 )
 from eval_factory.config.resolved import FLAG_OF_KEY, Evaluation
-from eval_factory.config.rules import BENCHMARK_KEY, with_task_rules
+from eval_factory.config.rules import with_task_rules
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import paths_not_writable
 from eval_factory.core.secrets import REDACTED, looks_like_key
-from eval_factory.tasks.framework import ClusterRule, Framework, Task
+from eval_factory.tasks.framework import BENCHMARK_KEY, ClusterRule, Framework, Task
 from eval_factory.tasks.run_entry import (
     is_run_entry,
     similar_name_hint,

@@ -20,7 +20,7 @@ from eval_factory.config import suite_layers
 from eval_factory.config.evaluation import RunRequest, task_named
 from eval_factory.config.merge import leaves_by_path, with_defaults
 from eval_factory.config.model import DEMO_URLS, UNKNOWN_KEY, problems_with, urls_in
-from eval_factory.config.rules import BENCHMARK_KEY, WAITS_IN_JOB, prescribed_judges_by_role
+from eval_factory.config.rules import WAITS_IN_JOB, prescribed_judges_by_role
 from eval_factory.config.suite_layers import (
     KEYS_PASSED_TO_CELLS,
     SUITE_KEY,
@@ -34,7 +34,7 @@ from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.rundir import SuiteDir, suite_dir
 from eval_factory.core.urls import base_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
-from eval_factory.tasks.framework import Framework, load_framework
+from eval_factory.tasks.framework import BENCHMARK_KEY, Framework, load_framework
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS
 
 

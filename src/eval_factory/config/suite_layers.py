@@ -28,12 +28,11 @@ from eval_factory.config.evaluation import find_benchmark, rename_aliases, task_
 from eval_factory.config.load import interpolate, nest_paths, parse_overrides
 from eval_factory.config.merge import Source, leaves_by_path, merge, section_at
 from eval_factory.config.model import ApiEndpoint, Params, problems_with
-from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, paths_not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expand_home, is_within
 from eval_factory.core.secrets import REDACTED, looks_like_key
-from eval_factory.tasks.framework import Framework, Task
+from eval_factory.tasks.framework import BENCHMARK_KEY, Framework, Task
 from eval_factory.tasks.run_entry import CONFIG_TYPE, PATH_PARAMETERS, RunEntry, run_entry_prefix
 from eval_factory.tasks.upstreams import MEDHELM
 

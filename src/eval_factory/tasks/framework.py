@@ -26,6 +26,10 @@ from eval_factory.tasks.upstreams import HELM, Upstream
 
 _FILE_NAME = "framework.yml"  # in the package, or at the top of a checkout (`framework_path`)
 DATA_PATH_PARAMETER = "data_path"  # the parameter with the path of the user's own data
+BENCHMARK_KEY = "benchmark"
+"""The key of params.extra that names the file of a custom benchmark. Only tasks that run custom
+benchmarks have this parameter.
+"""
 _PACKAGE = Path(__file__).resolve().parents[1]  # the folder of the package `eval_factory`
 _GROUP = "eval_factory.tasks"  # the group of the plug-ins' entry points
 _PLUG_IN_FILE = "eval_factory.yml"

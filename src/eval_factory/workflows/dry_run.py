@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from eval_factory.config.asking_rules import chance_questions_of
 from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.resolved import Evaluation
-from eval_factory.config.rules import chance_questions_of
 from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.endpoint.media_metadata import REMOVED_METADATA

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.config.load import load_run_config
 from eval_factory.config.resolved import Evaluation
-from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
@@ -38,7 +37,7 @@ from eval_factory.report.reader import StoredResult
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.tasks.conversations import holds_conversations
 from eval_factory.tasks.custom_benchmark import Benchmark
-from eval_factory.tasks.framework import DATA_PATH_PARAMETER, load_framework
+from eval_factory.tasks.framework import BENCHMARK_KEY, DATA_PATH_PARAMETER, load_framework
 from eval_factory.tasks.jury_form import JURY_METRIC
 from eval_factory.workflows.context import write_result
 from eval_factory.workflows.import_results import is_imported
