@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eval_factory.scoring.judge_calibration import Calibration, Figure, agreement_of, calibration_of
+from eval_factory.scoring.agreement_figures import Figure, agreement_of
+from eval_factory.scoring.judge_calibration import Calibration, calibration_of
 from eval_factory.scoring.judge_correction import (
     CasePoints,
     NotCorrected,

@@ -17,14 +17,8 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.tables import Table, screen_lines
 from eval_factory.core.tables import html as in_html
-from eval_factory.scoring.judge_calibration import (
-    AgreementPart,
-    Calibration,
-    Figure,
-    Figures,
-    QuestionChange,
-    Steadiness,
-)
+from eval_factory.scoring.agreement_figures import AgreementPart, Figure, Figures
+from eval_factory.scoring.judge_calibration import Calibration, QuestionChange, Steadiness
 from eval_factory.scoring.judge_passports import AskedJudge, items_as_lines, pairs_as_lines
 from eval_factory.scoring.jury_choice import BestJury
 from eval_factory.tasks.physician_labels import MIN_ITEMS

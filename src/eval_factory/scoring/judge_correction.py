@@ -64,7 +64,7 @@ PSEUDO_CLUSTERS = 0.5
 """The number of pairs in the pseudo-cluster of each kind of pair, as a multiple of `_pseudo_size`.
 
 A pseudo-cluster is an added conversation that was not observed; all its pairs are of one kind. The
-constant of the same name in scoring/judge_calibration.py is 0.75. benchmarks/judge_coverage.py
+constant of the same name in scoring/agreement_figures.py is 0.75. benchmarks/judge_coverage.py
 prints how often the intervals of this module cover the true score.
 """
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eval_factory.scoring.judge_calibration import (
+from eval_factory.scoring.agreement_figures import (
     LOWEST_OF_AGREEMENT,
     Figure,
     agreement_of,

@@ -15,14 +15,8 @@ from eval_factory.report.judge_passport import (
     passport_page,
     passport_text,
 )
-from eval_factory.scoring.judge_calibration import (
-    AgreementPart,
-    Calibration,
-    Figure,
-    Figures,
-    QuestionChange,
-    Steadiness,
-)
+from eval_factory.scoring.agreement_figures import AgreementPart, Figure, Figures
+from eval_factory.scoring.judge_calibration import Calibration, QuestionChange, Steadiness
 from eval_factory.tasks.physician_labels import LabelledItems
 from facts import each_says, says
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from eval_factory.scoring.agreement import gwet_ac1, weighted_kappa
-from eval_factory.scoring.judge_calibration import Figure, calibration_of, rating_agreement
+from eval_factory.scoring.agreement_figures import Figure, rating_agreement
+from eval_factory.scoring.judge_calibration import calibration_of
 from eval_factory.tasks.physician_labels import LabelledItem
 from known import near, there
 
