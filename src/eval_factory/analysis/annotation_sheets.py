@@ -282,12 +282,15 @@ def sample_of_draw(
     """Return the sample of a draw, with a code for each answer.
 
     Args:
-        rated_question: the question for the raters, and how answers to it are scored.
+        rated_question: the question for the raters, and how answers to it are scored. With a
+            rubric, each answer has a question per criterion.
         strata: the strata of the sample.
         drawn: (texts, number of the stratum, probability of being drawn) of each drawn answer.
         draw: the settings of the draw.
     """
-    sheet = _sheet_id(rated_question, drawn, draw)
+    sheet = _sheet_id(
+        rated_question, drawn, draw
+    )  # the id of the sample, in the sheet of each rater
     stratum_of: dict[str, int] = {}
     for number, stratum in enumerate(strata):
         for key in stratum.answers:
@@ -426,7 +429,7 @@ def csv_sheet(
     for code in order:
         texts = _text_cells(shown[code], with_reference=with_reference)
         for number, question in enumerate(questions[code], start=1):
-            asked = sheet_cell(question.name)
+            asked = sheet_cell(question.name)  # for a rubric, the text of the criterion
             # The rating and the comment are empty: the rater fills them in.
             writer.writerow([sample.id, rater, code, str(number), *texts, asked, choices, "", ""])
             texts = ["", "", ""]  # for the further questions about the same answer
@@ -632,6 +635,7 @@ def _rows_of(file: Path) -> Iterator[_Row]:
     Raises:
         ValueError: a required column is missing, or the file is not a readable table.
     """
+    # `file` may name a sheet of a workbook, such as `data.xlsx#Sheet2`.
     if file_of_table(file).stat().st_size > _MAX_FILE_SIZE:
         raise ValueError(f"is larger than {_MAX_FILE_SIZE // 1024**2} MiB")
     header: list[str] = []

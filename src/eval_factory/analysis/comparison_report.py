@@ -52,6 +52,7 @@ def texts_of_flips(comparison: Comparison) -> Texts:
         texts[flip] = {}
     metrics = (comparison.metric, comparison.metric_of_b or comparison.metric)
     models = (comparison.a, comparison.b)
+    # `ids` maps this result's ids to the first result's; None if the ids are equal.
     for model, metric, ids in zip(models, metrics, comparison.ids, strict=True):
         result = load_result(model.folder).result
         score = result.scores[metric]
@@ -80,7 +81,7 @@ def _right_references(record: InstanceRecord) -> Iterator[str]:
 MAX_FLIPS = 8
 """The largest number of ids that a sentence lists; the JSON document has all ids."""
 MAX_TEXT = 1_000
-"""The number of characters that the text shows of a prompt or an answer, from its end.
+"""The text form shows only so many characters of a prompt or an answer, the last ones.
 
 The JSON document has all characters.
 """
@@ -134,6 +135,7 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
     if len(compared.models) > 2:
         lines += ["", *screen_lines(_table_of_pairs(compared)), ""]
         for ranked in compared.ranks:
+            # `ranked` is shown as "1" or "1 to 2".
             lines.append(f"{ranked.model.label}: rank {ranked} of {len(compared.ranks)}")
     for comparison in compared.comparisons:
         lines.append("")

@@ -40,8 +40,8 @@ They are needed for names that are long or not ASCII, and for files of 8 GiB or 
 _MAX_READ_SIZE = 1 << 20
 """The maximum number of bytes that are read at once.
 
-The tarfile module reads a larger block at once only if a header claims to be larger. Such an
-archive is refused, because the header would fill the memory.
+The tarfile module reads more at once only for a header that states a larger size for itself. Such
+an archive is refused, because the header could fill the memory.
 """
 _COPY_BLOCK_SIZE = 1 << 18  # the number of bytes of a file that are copied at once
 
@@ -150,13 +150,14 @@ def unpack(
     if not archive_path.is_file():
         raise ConfigError(f"{archive_path}: is not a file")
     not_empty = ConfigError(f"{root}: already exists and is not empty; name another folder")
-    # A folder with files but without a manifest is refused by `staging` below.
+    # A folder with files but without a manifest is refused by `open_staging` below.
     if (root / bundle.MANIFEST).exists() and not has_unfinished_change(root):
         raise not_empty
     checked = _checked_manifest(archive_path, max_bytes)
     manifest = checked.manifest
     with open_staging(root, sources) as stage:
-        # `staging` has finished an interrupted change, which must be of the same archive.
+        # If there was an interrupted change, `open_staging` has finished it. Only a change of this
+        # same archive is accepted.
         manifest_file = root / bundle.MANIFEST
         if manifest_file.exists() and manifest_file.read_bytes() != checked.manifest_bytes:
             raise not_empty

@@ -50,6 +50,7 @@ class Staging:
         self.source_of: dict[str, str] = {}
         """A dict from the path of each staged file to its source."""
         self.hub: list[HubEntry] = []
+        """The staged data sets of the Hugging Face Hub."""
         self._begin()
 
     def _begin(self) -> None:
@@ -185,7 +186,9 @@ class Staging:
 
 
 def _finish(root: Path) -> None:
-    """Finish a commit, which may have been interrupted at any point, any number of times.
+    """Finish a commit that was interrupted at any point.
+
+    This call may be interrupted, too; the next call then finishes the commit.
 
     The manifest is moved last: if the commit's folder has none, all files were moved already.
 

@@ -33,7 +33,7 @@ def describe_choice_file(path: Path, form: str, name: str) -> str:
 
     Args:
         path: the file.
-        form: the name of the form that the file must have, a key of `published_forms.FORMS`.
+        form: the name of the form that the file must have, a key of `PUBLISHED_FORMS`.
         name: the name of the file for the error message.
 
     Raises:

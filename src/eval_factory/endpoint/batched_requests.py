@@ -44,7 +44,7 @@ class BatchedRole:
             settings: the settings of the role's endpoint.
             ledger: stores the replies.
             note_waiting: is called for each request that has to wait, with the key and a dict of
-                the fields `body`, `prompt_tokens` and `output_tokens` of the request's `Line`.
+                the fields `body`, `prompt_tokens` and `output_tokens` of the request's `BatchLine`.
             sends_singly: whether requests to which a batch brought no usable answer are sent one by
                 one, without batches.
         """

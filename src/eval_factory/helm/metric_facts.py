@@ -117,6 +117,7 @@ _FACTS = {
         ),
         _SHARE,
     ),
+    # medhelm's metrics begin with `health_bench`, and eval-factory's with `healthbench`
     **dict.fromkeys(
         (*_RUBRIC_METRICS, "health_bench_score", "health_bench_professional_score"), POINTS
     ),
@@ -223,9 +224,10 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
         entry: the facts about the task.
         labels: the labels of the scores that the run holds, in HELM's order.
     """
+    # A run entry is a task that the user wrote (`helm:NAME`), not a task of framework.yml.
     if not entry.is_run_entry and entry.main_metric is not None:
         return entry.main_metric, []
-    for name in entry.main_metrics:
+    for name in entry.main_metrics:  # the metrics that HELM declares
         if name in labels:
             return name, []
     main = _undeclared_main_metric(entry.run_spec, labels)

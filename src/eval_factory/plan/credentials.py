@@ -54,8 +54,8 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     """Find the key of every endpoint of a plan.
 
     The key comes from the endpoint's own variable, else from the variable of the main key, else
-    from credentials.conf. A judge on a host that is no host of the model gets only one key from
-    credentials.conf: the key for the judge's model id.
+    from credentials.conf, which has keys for single model ids and for organizations. A judge on a
+    host that is no host of the model may only get the key for its own model id.
 
     Raises:
         PrerequisiteError: a key that the configuration names was not found, or a key contains
@@ -88,6 +88,8 @@ def _unused_services(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
     used = set(plan.evaluation.oauth_services())
     services = oauth_services_in(env)
     for endpoint in plan.endpoints:
+        # The service with the same owner as the endpoint signs in without a key, or if the endpoint
+        # refuses the key.
         fallback = fallback_service(endpoint, services)
         if fallback is not None:
             used.add(fallback.service)
@@ -298,6 +300,7 @@ def _key_in(
     candidates = [key_by_model.get(endpoint.model_id)]
     is_at_model = set(model_origins).issuperset(map(origin_of, endpoint.urls))
     if is_at_model:
+        # HELM's key for OpenAI is the last choice, because every endpoint has OpenAI's protocol.
         organization = endpoint.model_id.partition("/")[0]
         candidates += [helm_keys.get(f"{organization}ApiKey"), helm_keys.get("openaiApiKey")]
     return next((key for key in candidates if isinstance(key, str) and key), None)

@@ -4,7 +4,8 @@ The docstring of each formula names its source. All functions are pure.
 
 Clusters are labels, one per value. Values with the same label share a source (a note, a patient, a
 calculator) and are not independent. The formulas need at least two effective clusters, which
-`interval_of_mean` checks.
+`interval_of_mean` checks: clusters of unequal sizes count as a smaller number of equal clusters
+(see `effective_clusters`).
 
 A pseudo-cluster has values that were not observed, all at one end of the scale. It is added where
 the spread of a sample would be too small (see `student_t_interval`).
@@ -60,7 +61,8 @@ def wilson(share: float, count: float, quantile: float | None = None) -> Bounds:
     z = quantile
     if z is None:
         z = statistics.NormalDist().inv_cdf(1 - TAIL_ALPHA)
-    spread = z * z / count  # the weight of 1/2 in the middle; the weight of the share is 1
+    # `middle` is the weighted mean of the share (weight 1) and of the value 1/2 (this weight).
+    spread = z * z / count
     middle = (share + spread / 2) / (1 + spread)
     variance = share * (1 - share) / count + spread / (4 * count)
     half_width = z * math.sqrt(variance) / (1 + spread)
@@ -144,6 +146,7 @@ def pseudo_size_of_proportion(clusters: Sequence[Hashable]) -> float:
     a few clusters are large, the pseudo-cluster is nearly as large as an effective cluster.
     """
     mean_size = len(clusters) / len(set(clusters))
+    # The first term is the size of an effective cluster.
     return len(clusters) / effective_clusters(clusters) - mean_size / 2
 
 
@@ -323,6 +326,7 @@ def describe(
         clusters: the source of each value; None if no sources are known.
         lowest: the lowest possible value of each instance, if the instances differ.
         looks: the largest number of looks (interim analyses). The interval is valid at all looks.
+            The number may have a fraction, which stands for another error rate.
     """
     count = len(values)
     if mean is None:
@@ -530,9 +534,9 @@ def bca_interval_of_ratio(
 ) -> Interval:
     """Return the 95 % BCa interval of sum(numerators) / sum(denominators).
 
-    Source: B. Efron, JASA 82:171-185, 1987. Precision and recall are such ratios, and so is every
-    metric of HELM that counts some instances more than once. `scipy.stats.bootstrap` resamples
-    complete clusters.
+    Source: B. Efron, JASA 82:171-185, 1987. Precision and recall are such ratios. So is the mean of
+    a metric that counts some instances more than once: sum(value * count) / sum(count).
+    `scipy.stats.bootstrap` resamples complete clusters.
 
     Args:
         numerators: the numerator of each instance.

@@ -21,9 +21,9 @@ times (N - n) / N. If the estimate lies outside the scale of the score, the peop
 (lambda = 0) replaces the estimate.
 
 The interval: if nearly all answers are right, a sample may contain no wrong answer. The variance V
-by the formula above is then too small. As in `intervals.student_t`, w pseudo-answers are therefore
-added at each end of the scale (lo, hi), after A. Agresti and B. Caffo, The American Statistician
-54:280-288, 2000. T is the estimate:
+by the formula above is then too small. As in `intervals.student_t_interval`, w pseudo-answers are
+therefore added at each end of the scale (lo, hi), after A. Agresti and B. Caffo, The American
+Statistician 54:280-288, 2000. T is the estimate:
 
     c  = (n T + w (lo + hi)) / (n + 2 w)
     V* = (n^2 V + n (T - c)^2 + w^2 ((lo - c)^2 + (hi - c)^2)) / (n + 2 w)^2

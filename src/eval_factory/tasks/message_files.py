@@ -95,7 +95,7 @@ def read_rows(
         file: the path of a file of JSON lines.
         id_key: the field with a unique id of each row; rows without the field are accepted. None:
             no field must be unique.
-        example_key: the field in the example of a line that an error message shows.
+        example_key: the field that an error message shows as an example of a line: `{"id": ...}`.
         row_noun: the noun for a row in error messages.
         rows_noun: the plural noun for the rows of the file.
         problems_of: yields the problems of a JSON object, each with the path of the field.
@@ -119,7 +119,7 @@ def read_rows(
             if not line.strip():
                 continue
             try:
-                row = _object_of_line(line, example_key)
+                row = _object_of_line(line, example_key)  # the JSON object, before `row_of`
             except ValueError as error:
                 content.problems.append(f"line {number}: {error}")
                 continue
@@ -163,6 +163,7 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
     )
     clusters = [case.cluster for case in content.rows]
     answers = [case.answer for case in content.rows]
+    # The message is `line 3: cluster: is missing, and 7 other cases have one; ...`.
     content.all_or_none(
         "cluster", clusters, "cases have one; a case that shares nothing gets a name of its own"
     )
@@ -331,8 +332,8 @@ def unknown_fields(row: Mapping[str, Any], keys: Iterable[str], label: str = "")
 
 
 def text_problems(label: str, value: Any) -> Iterator[str]:
-    """Yield the problem, if any, of a value that must be a text with a word; `label` begins the
-    problem.
+    """Yield the problem, if any, of a value that must be a text that is not blank; `label` begins
+    the problem.
     """
     if value is None:
         yield f"{label}: is missing"
