@@ -363,11 +363,11 @@ import sys
 from pathlib import Path
 from eval_factory.tasks.framework import load_framework
 from eval_factory.helm.command import model_deployments, model_metadata
-from eval_factory.workflows.leaderboard.registry import find
+from eval_factory.workflows.leaderboard.registry import find_leaderboard
 from scripts.generate_dynamic_model_configs import standalone_judges, standalone_model
 folder = Path(sys.argv[1])
 model = standalone_model(load_framework(), url="https://mine.example/v1", model_id="m")
-endpoints = (model, *standalone_judges(load_framework(), model, find("safety").judges))
+endpoints = (model, *standalone_judges(load_framework(), model, find_leaderboard("safety").judges))
 (folder / "model_deployments.yaml").write_text(model_deployments(endpoints, cache_db="x"))
 (folder / "model_metadata.yaml").write_text(model_metadata(endpoints))
 from helm.benchmark.config_registry import register_builtin_configs_from_helm_package, register_configs_from_directory

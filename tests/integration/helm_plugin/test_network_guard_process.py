@@ -44,7 +44,7 @@ print(json.dumps({
     "name of an address": reached(lambda: socket.gethostbyaddr("8.8.8.8")),
     "name of a place": reached(lambda: socket.getnameinfo(("198.51.100.7", 80), 0)),
     "frames": reached(lambda: socket.socket(17, socket.SOCK_RAW)),
-    "blocked": len(network_guard.guard().blocked),
+    "blocked": len(network_guard.current_guard().blocked),
 }))
 """
 
