@@ -422,7 +422,7 @@ def calibrate(
         screen: The stream for progress and warnings; None: not shown.
     """
     from eval_factory.workflows import calibrate as work
-    from eval_factory.workflows.ask_judges import DEFAULT_PROBES, AskingSettings
+    from eval_factory.workflows.ask_judges import DEFAULT_PROBES, JudgingOptions
 
     passport_folder = None if to is None else Path(to)
     judges = as_tuple(judge)
@@ -441,7 +441,7 @@ def calibrate(
         return work.calibrate(Path(labels), decision_fields, only_judge, passport_folder)
     if passport_folder is None:
         raise ConfigError("calibrate: --to DIR is missing: the judges' answers are stored there")
-    asking = AskingSettings(
+    asking = JudgingOptions(
         run_config=Path(judges_from),
         judges=judges,
         folder=passport_folder,

@@ -79,7 +79,7 @@ ChangedDecisions = Mapping[QuestionChange, Sequence[tuple[int, bool]]]
 
 
 @dataclass(frozen=True)
-class AskingSettings:
+class JudgingOptions:
     """The settings of a calibration that asks judges."""
 
     run_config: Path
@@ -117,7 +117,7 @@ class CollectedDecisions:
 
 
 def ask_judges(
-    items: Sequence[LabelledItem], asking: AskingSettings, *, env: Mapping[str, str], screen: TextIO
+    items: Sequence[LabelledItem], asking: JudgingOptions, *, env: Mapping[str, str], screen: TextIO
 ) -> CollectedDecisions:
     """Ask all judges about all labelled items.
 
@@ -233,7 +233,7 @@ def _changed_case(
     )
 
 
-def _run_config_document(evaluation: Evaluation, asking: AskingSettings) -> dict[str, Any]:
+def _run_config_document(evaluation: Evaluation, asking: JudgingOptions) -> dict[str, Any]:
     """Return the run config that asks the judges about the labelled answers.
 
     The judges, limits and prices are those of the user's run config.

@@ -48,9 +48,9 @@ from eval_factory.tasks.physician_labels import LabelledItem, read_labels
 from eval_factory.workflows.ask_judges import (
     QUESTIONS,
     RUN_FOLDER,
-    AskingSettings,
     ChangedDecisions,
     Decisions,
+    JudgingOptions,
     ask_judges,
     asked_judge,
     has_own_judge_prompt,
@@ -112,7 +112,7 @@ def calibrate(
 
 
 def calibrate_by_asking(
-    labels: Path, asking: AskingSettings, *, env: Mapping[str, str], screen: TextIO
+    labels: Path, asking: JudgingOptions, *, env: Mapping[str, str], screen: TextIO
 ) -> Calibrated:
     """Calibrate the judges of a run config: ask each judge about each labelled answer.
 
