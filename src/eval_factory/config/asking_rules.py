@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 
+from eval_factory.config.model import EXTRA_PATH
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.asking_forms import (
@@ -27,8 +28,6 @@ from eval_factory.tasks.reasoned import (
 )
 from eval_factory.tasks.run_specs import IMAGES
 
-_EXTRA = "config.params.extra"
-_LEAVE_OUT = "leave it out"  # the advice at the end of a message about a key
 # HELM's method of asking multiple-choice questions, unless a run entry names another method
 _JOINT = "multiple_choice_joint"
 BY_PLACE = "by place"
@@ -43,7 +42,7 @@ def choice_order_problems(evaluation: Evaluation) -> Iterator[str]:
     """Yield the problems of the keys in `KEYS_THAT_CHANGE_CHOICES` that the run config sets."""
     for name in KEYS_THAT_CHANGE_CHOICES:
         if getattr(evaluation.extra, name):
-            yield from _problems_of_changing_choices(evaluation.task, f"{_EXTRA}.{name}")
+            yield from _problems_of_changing_choices(evaluation.task, f"{EXTRA_PATH}.{name}")
 
 
 def _problems_of_changing_choices(task: Task, path: str) -> Iterator[str]:
@@ -55,21 +54,21 @@ def _problems_of_changing_choices(task: Task, path: str) -> Iterator[str]:
     arguments = task.helm.arguments
     method = arguments.get("method", _JOINT)
     if letter_meaning is None:
-        yield (f"{path}: HELM does not put letters before the options of {task.name}; {_LEAVE_OUT}")
+        yield (f"{path}: HELM does not put letters before the options of {task.name}; leave it out")
     elif letter_meaning != BY_PLACE:
         yield (
             f"{path}: the instructions of {task.name} say what each letter stands for (A for "
-            f"yes, B for no), so the order of its options cannot change; {_LEAVE_OUT}"
+            f"yes, B for no), so the order of its options cannot change; leave it out"
         )
     elif method != _JOINT:
         yield (
-            f"{path}: with method={method} the options are not shown together; {_LEAVE_OUT}, "
+            f"{path}: with method={method} the options are not shown together; leave it out, "
             "or the method"
         )
     elif "data_augmentation" in arguments:
         yield (
             f"{path}: cannot be used with data_augmentation, which changes the questions in "
-            f"another way; {_LEAVE_OUT}"
+            f"another way; leave it out"
         )
 
 
@@ -89,7 +88,7 @@ def _confidence_problems(evaluation: Evaluation, other_keys: Collection[str]) ->
     if extra.confidence == STATED_ONLY and other_keys:
         names = ", ".join(sorted(other_keys))
         yield (
-            f"{_EXTRA}.confidence: {STATED_ONLY} cannot be used with {names} (each of those "
+            f"{EXTRA_PATH}.confidence: {STATED_ONLY} cannot be used with {names} (each of those "
             f"answers would hold a confidence too); take {STATED}"
         )
     if extra.confidence == STATED_ONLY and BENCHMARK_KEY in task.helm.parameters:
@@ -98,14 +97,14 @@ def _confidence_problems(evaluation: Evaluation, other_keys: Collection[str]) ->
 
         if task.helm.run_spec == CONVERSATION_RUN_SPEC:
             yield (
-                f"{_EXTRA}.confidence: {STATED_ONLY} changes the instructions of a prompt, and "
+                f"{EXTRA_PATH}.confidence: {STATED_ONLY} changes the instructions of a prompt, and "
                 f"conversations have none; take {STATED}"
             )
     adapter = evaluation.endpoint.adapter_config
     changed_parameters = {*adapter.params_to_add, *adapter.params_to_remove}
     if extra.confidence == LOGPROBS and "logprobs" in changed_parameters:
         yield (
-            f"{_EXTRA}.confidence: logprobs asks for log probabilities itself; leave logprobs "
+            f"{EXTRA_PATH}.confidence: logprobs asks for log probabilities itself; leave logprobs "
             "out of target.api_endpoint.adapter_config"
         )
 
@@ -127,17 +126,17 @@ def asked_again_problems(evaluation: Evaluation) -> Iterator[str]:
     keys = keys_that_ask_again(evaluation)
     if keys and "data_augmentation" in task.helm.arguments:
         yield (
-            f"{_EXTRA}.{keys[0]}: cannot be used with data_augmentation, which changes the "
+            f"{EXTRA_PATH}.{keys[0]}: cannot be used with data_augmentation, which changes the "
             "questions in another way"
         )
     if extra.blind_control and shows_no_pictures(evaluation):
-        yield f"{_EXTRA}.blind_control: {task.name} shows no pictures; {_LEAVE_OUT}"
+        yield f"{EXTRA_PATH}.blind_control: {task.name} shows no pictures; leave it out"
     yield from _lost_media_problems(evaluation, keys)
     for key in keys:
         if key in KEYS_FOR_SHORT_ANSWERS and not _has_short_answers(task):
             yield (
-                f"{_EXTRA}.{key}: each answer of {task.name} is rated, not right or wrong; "
-                f"{_LEAVE_OUT}"
+                f"{EXTRA_PATH}.{key}: each answer of {task.name} is rated, not right or wrong; "
+                "leave it out"
             )
     yield from _confidence_problems(evaluation, set(keys) - {"confidence"})
     yield from _perturbation_problems(evaluation)
@@ -167,8 +166,8 @@ def _lost_media_problems(evaluation: Evaluation, keys: Collection[str]) -> Itera
     if task.helm.media and text_changing_keys and not is_custom:
         first_key = min(text_changing_keys)  # A set has no order, and the message must not vary.
         yield (
-            f"{_EXTRA}.{first_key}: asks with text alone, and {task.name} "
-            f"has {task.helm.media}; {_LEAVE_OUT}"
+            f"{EXTRA_PATH}.{first_key}: asks with text alone, and {task.name} "
+            f"has {task.helm.media}; leave it out"
         )
 
 
@@ -186,7 +185,7 @@ def _perturbation_problems(evaluation: Evaluation) -> Iterator[str]:
     for name in extra.perturb:
         if name not in FAMILIES:
             hint = did_you_mean(name, list(FAMILIES)) or f"; there are {', '.join(FAMILIES)}"
-            yield f"{_EXTRA}.perturb: no family is called {name!r}{hint}"
+            yield f"{EXTRA_PATH}.perturb: no family is called {name!r}{hint}"
             continue
         why = why_not_offered(name, task.name)
         if why is not None:
@@ -197,14 +196,14 @@ def _perturbation_problems(evaluation: Evaluation) -> Iterator[str]:
             unchecked.append(name)
     if unchecked:
         yield (
-            f"{_EXTRA}.perturb: {', '.join(unchecked)}: a clinician has to read the changed "
-            f"questions; {_EXTRA}.perturb_unchecked: true allows them "
+            f"{EXTRA_PATH}.perturb: {', '.join(unchecked)}: a clinician has to read the changed "
+            f"questions; {EXTRA_PATH}.perturb_unchecked: true allows them "
             f"(checked: {', '.join(CHECKED_FAMILIES)})"
         )
     for why, names in refused.items():
         yield (
-            f"{_EXTRA}.perturb: {', '.join(names)} may change the right answers of {task.name} "
-            f"({why}); {_LEAVE_OUT}"
+            f"{EXTRA_PATH}.perturb: {', '.join(names)} may change the right answers of {task.name} "
+            f"({why}); leave it out"
         )
 
 
@@ -215,21 +214,21 @@ def reasoning_problems(evaluation: Evaluation) -> Iterator[str]:
     endpoint = evaluation.endpoint
     if extra.answer_style != REASONED_STYLE:
         return
-    path = f"{_EXTRA}.answer_style"
+    path = f"{EXTRA_PATH}.answer_style"
     if task.name in tasks_that_reason_already():
-        yield f"{path}: {task.name} asks for reasoning already; {_LEAVE_OUT}"
+        yield f"{path}: {task.name} asks for reasoning already; leave it out"
     elif task.name not in reasoned_tasks():
         yield (
             f"{path}: {task.name} does not support {REASONED_STYLE} ('eval-factory ls {task.name}' "
-            f"says which tasks do); {_LEAVE_OUT}"
+            f"says which tasks do); leave it out"
         )
     elif extra.num_train_trials is not None and not reasoned_tasks()[task.name].keeps_examples:
         yield (
-            f"{_EXTRA}.num_train_trials: {REASONED_STYLE} leaves the examples of {task.name} out "
-            f"({reasoned_tasks()[task.name].why_examples_left_out}); {_LEAVE_OUT}"
+            f"{EXTRA_PATH}.num_train_trials: {REASONED_STYLE} leaves the examples of {task.name} "
+            f"out ({reasoned_tasks()[task.name].why_examples_left_out}); leave it out"
         )
     if endpoint.type != "chat":
-        yield f"{path}: {REASONED_STYLE} needs a chat endpoint, not {endpoint.type}; {_LEAVE_OUT}"
+        yield f"{path}: {REASONED_STYLE} needs a chat endpoint, not {endpoint.type}; leave it out"
     if extra.confidence in (LOGPROBS, STATED_ONLY):
         yield f"{path}: cannot be used with confidence: {extra.confidence}; take {STATED}"
 
@@ -244,11 +243,13 @@ def ask_unread_problems(evaluation: Evaluation) -> Iterator[str]:
     may_have_options = helm.is_run_entry or BENCHMARK_KEY in helm.parameters
     if extra.ask_unread and not has_options and not may_have_options:
         yield (
-            f"{_EXTRA}.ask_unread: the score of {task.name} does not depend on a chosen option; "
-            f"{_LEAVE_OUT}"
+            f"{EXTRA_PATH}.ask_unread: the score of {task.name} does not depend on a chosen "
+            "option; leave it out"
         )
     if extra.ask_unread and extra.confidence == STATED_ONLY:
-        yield f"{_EXTRA}.ask_unread: cannot be used with confidence: {STATED_ONLY}; take {STATED}"
+        yield (
+            f"{EXTRA_PATH}.ask_unread: cannot be used with confidence: {STATED_ONLY}; take {STATED}"
+        )
 
 
 def chance_questions_of(evaluation: Evaluation) -> int:

@@ -32,7 +32,14 @@ from eval_factory.config.foreign_keys import (
 )
 from eval_factory.config.load import map_texts, nest_paths
 from eval_factory.config.merge import Source, is_credential, leaves_by_path, merge, section_at
-from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
+from eval_factory.config.model import (
+    EXTRA_PATH,
+    PARAMS_PATH,
+    AdapterConfig,
+    ApiEndpoint,
+    Extra,
+    Params,
+)
 from eval_factory.config.suite_layers import name_of_type
 from eval_factory.config.suite_model import RESERVED_OPTIONS
 from eval_factory.core.enums import EXECUTOR_NAMES, LOCAL, SLURM
@@ -62,12 +69,10 @@ _KNOWN_FORMS = TABLE["known"]  # a text that lists the forms that can be convert
 _SBATCH_OPTIONS: Mapping[str, str] = TABLE["sbatch"]
 """A key of the launcher's section `execution` -> the option of sbatch that the key sets."""
 ENDPOINT = "target.api_endpoint"
-PARAMS = "config.params"
-EXTRA = "config.params.extra"
 _KEYS_READ: Mapping[str, tuple[str, ...]] = {  # the path of a section -> the keys that are read
     "config": ("type", "output_dir", "params"),
-    PARAMS: tuple(Params.model_fields),
-    EXTRA: tuple(Extra.model_fields),
+    PARAMS_PATH: tuple(Params.model_fields),
+    EXTRA_PATH: tuple(Extra.model_fields),
     "target": ("api_endpoint",),
     ENDPOINT: (*ApiEndpoint.model_fields, "api_key_name"),
     ADAPTER: (*AdapterConfig.model_fields, "interceptors", "use_system_prompt"),
@@ -304,7 +309,7 @@ class _FileImport:
         our_paths = {"endpoint_type": f"{ENDPOINT}.type"}
         known_keys = _LAUNCHER_KEYS["task"]
         if DATA_PATH_PARAMETER in task.helm.parameters:
-            our_paths["dataset_dir"] = f"{EXTRA}.{DATA_PATH_PARAMETER}"
+            our_paths["dataset_dir"] = f"{EXTRA_PATH}.{DATA_PATH_PARAMETER}"
             known_keys = (*known_keys, "dataset_dir")
         self.note_unknown_keys(path, section, known_keys)
         return {our_path: section.get(name) for name, our_path in our_paths.items()}
@@ -642,7 +647,7 @@ class _RunDocument:
         for name, theirs in TABLE["defaults"].items():
             if name not in set_names:
                 message = _MESSAGES["default"].format(theirs=theirs)
-                self.file_import.note(f"{PARAMS}.{name}", message)
+                self.file_import.note(f"{PARAMS_PATH}.{name}", message)
 
     def section(self, path: str, value: Any, prefix: str) -> _Tree:
         """Return a section with our keys and values.
@@ -656,7 +661,7 @@ class _RunDocument:
         for name in tree:
             if f"{path}.{name}" in _KEYS_READ:
                 tree[name] = self.section(f"{path}.{name}", tree[name], prefix)
-            elif path == EXTRA and name.endswith("_api_key"):
+            elif path == EXTRA_PATH and name.endswith("_api_key"):
                 tree[name] = self.variable_of_key(tree[name])
         if path == ENDPOINT:
             self.convert_endpoint(tree, tree.get("adapter_config", {}), prefix)

@@ -44,6 +44,9 @@ from eval_factory.core.urls import SERVED_SCHEME, base_of, endpoint_type_of
 from eval_factory.tasks.asking_forms import MAX_REPEATS, MAX_TURNS
 from eval_factory.tasks.choice_question import MAX_ORDERS
 
+PARAMS_PATH = "config.params"
+EXTRA_PATH = "config.params.extra"
+"""The paths of two sections of a run config."""
 DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)  # the URLs of the embedded endpoint
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval_factory.config.model import EXTRA_PATH
 from eval_factory.config.resolved import Evaluation
 from eval_factory.tasks.framework import DATA_PATH_PARAMETER, FileLayout, Framework, Task
 from eval_factory.tasks.run_entry import CONFIG_TYPE, PATH_PARAMETERS
-
-_EXTRA = "config.params.extra"
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,9 @@ def own_data_of(evaluation: Evaluation) -> OwnData | None:
     if rule is None or extra.data_path is None:
         return None
     values = {"subject": extra.subject, "condition": extra.condition}
-    return OwnData(f"{_EXTRA}.{DATA_PATH_PARAMETER}", Path(extra.data_path), rule.layout, values)
+    return OwnData(
+        f"{EXTRA_PATH}.{DATA_PATH_PARAMETER}", Path(extra.data_path), rule.layout, values
+    )
 
 
 def _data_of_run_entry(task: Task, framework: Framework) -> OwnData | None:

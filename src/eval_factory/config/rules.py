@@ -25,7 +25,7 @@ from eval_factory.config.asking_rules import (
     shows_no_pictures,
 )
 from eval_factory.config.merge import Source, ValueSources
-from eval_factory.config.model import Judge, urls_in
+from eval_factory.config.model import EXTRA_PATH, Judge, urls_in
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.asking_forms import ASKING_KEYS
@@ -34,8 +34,6 @@ from eval_factory.tasks.run_entry import CONFIG_TYPE, duplicate_settings
 from eval_factory.tasks.run_specs import IMAGES, execution_refusal
 from eval_factory.tasks.upstreams import HELM
 
-_EXTRA = "config.params.extra"
-_LEAVE_OUT = "leave it out"  # the advice at the end of a message about a key
 SCENARIO_PARAMETERS = (
     "data_path",
     "subject",
@@ -103,8 +101,8 @@ def _metric_problems(evaluation: Evaluation) -> Iterator[str]:
     task = evaluation.task
     if evaluation.extra.metrics and not _accepts_metrics(task):
         yield (
-            f"{_EXTRA}.metrics: {task.name} cannot have further metrics: the benchmark's own file "
-            "names all metrics, or the task has a rubric, options or no main metric"
+            f"{EXTRA_PATH}.metrics: {task.name} cannot have further metrics: the benchmark's own "
+            "file names all metrics, or the task has a rubric, options or no main metric"
         )
 
 
@@ -160,14 +158,14 @@ def _batch_problems(evaluation: Evaluation) -> Iterator[str]:
     if endpoint.batch:
         yield from _batch_url_problems(f"{target}.batch", endpoint.urls)
         if endpoint.type == IMAGES:
-            yield f"{target}.batch: pictures are not made by batch; {_LEAVE_OUT}"
+            yield f"{target}.batch: pictures are not made by batch; leave it out"
         if endpoint.adapter_config.use_nvcf:
-            yield f"{target}.batch: a cloud function (use_nvcf) has no batches; {_LEAVE_OUT}"
+            yield f"{target}.batch: a cloud function (use_nvcf) has no batches; leave it out"
     judges_by_batch = [judge for judge in evaluation.extra.judges or [] if judge.batch]
     for judge in judges_by_batch:
         # A judge without a URL uses the URL of the target.
         urls = urls_in(judge.url) or endpoint.urls
-        yield from _batch_url_problems(f"{_EXTRA}.judges.{judge.name}.batch", urls)
+        yield from _batch_url_problems(f"{EXTRA_PATH}.judges.{judge.name}.batch", urls)
     waits_for_batches = endpoint.batch or judges_by_batch
     if waits_for_batches and not evaluation.executor.is_local:
         yield f"executor: {WAITS_IN_JOB}"
@@ -176,10 +174,10 @@ def _batch_problems(evaluation: Evaluation) -> Iterator[str]:
 def _batch_url_problems(path: str, urls: Sequence[str]) -> Iterator[str]:
     """Yield the problems of sending batches to these URLs; `path` is the path of a key `batch`."""
     if len(urls) > 1:
-        yield f"{path}: a batch goes to one URL, and {len(urls)} are named; {_LEAVE_OUT}"
+        yield f"{path}: a batch goes to one URL, and {len(urls)} are named; leave it out"
     # A URL with one of these schemes is always the only URL.
     if urls[0].startswith(("demo:", "served:")):
-        yield f"{path}: {urls[0]} has no batches; {_LEAVE_OUT}"
+        yield f"{path}: {urls[0]} has no batches; leave it out"
 
 
 def _judge_problems(evaluation: Evaluation) -> Iterator[str]:
@@ -189,10 +187,13 @@ def _judge_problems(evaluation: Evaluation) -> Iterator[str]:
     if extra.judges is not None and not task.helm.judges:
         yield from _prescribed_judge_problems(task, extra.judges)
     if extra.criteria_per_request is not None and not task.helm.rubric:
-        yield f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out"
+        yield (
+            f"{EXTRA_PATH}.criteria_per_request: {task.name} is not scored by a rubric; "
+            "leave it out"
+        )
     if extra.probe_judges and not task.helm.judges:
         yield (
-            f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; "
+            f"{EXTRA_PATH}.probe_judges: {task.name} is not scored by judges that can be named; "
             "leave it out"
         )
 
@@ -201,17 +202,17 @@ def _prescribed_judge_problems(task: Task, judges: Sequence[Judge]) -> Iterator[
     """Yield the problems of the user's judges for a task whose judges HELM prescribes, if any."""
     roles = prescribed_judges_by_role(task.helm.prescribed_judges)
     if not roles:
-        yield f"{_EXTRA}.judges: {task.name} is not scored by judges"
+        yield f"{EXTRA_PATH}.judges: {task.name} is not scored by judges"
         return
     for judge in judges:
         if judge.name not in roles:
             yield (
-                f"{_EXTRA}.judges: {task.name} has no judge {judge.name!r}; "
+                f"{EXTRA_PATH}.judges: {task.name} has no judge {judge.name!r}; "
                 f"HELM prescribes {', '.join(roles)}"
             )
         elif judge.structured:
             yield (
-                f"{_EXTRA}.judges.{judge.name}.structured: {task.name} asks its judges "
+                f"{EXTRA_PATH}.judges.{judge.name}.structured: {task.name} asks its judges "
                 "with HELM's own prompts, whose answers are not JSON; leave it out"
             )
 
@@ -222,9 +223,9 @@ def _judge_picture_problems(evaluation: Evaluation) -> Iterator[str]:
     if not evaluation.extra.judges_see_images:
         return
     if not task.helm.judges and not task.helm.prescribed_judges:
-        yield f"{_EXTRA}.judges_see_images: {task.name} is not scored by judges; {_LEAVE_OUT}"
+        yield f"{EXTRA_PATH}.judges_see_images: {task.name} is not scored by judges; leave it out"
     elif shows_no_pictures(evaluation):
-        yield f"{_EXTRA}.judges_see_images: {task.name} shows no pictures; {_LEAVE_OUT}"
+        yield f"{EXTRA_PATH}.judges_see_images: {task.name} shows no pictures; leave it out"
 
 
 def _accepts_metrics(task: Task) -> bool:
@@ -250,12 +251,12 @@ def _instance_problems(evaluation: Evaluation) -> Iterator[str]:
                 conflicting.append(name)
         if conflicting:
             yield (
-                f"{_EXTRA}.instances: names the instances to ask, so leave "
+                f"{EXTRA_PATH}.instances: names the instances to ask, so leave "
                 f"{', '.join(conflicting)} out"
             )
     if extra.sample_seed is not None and not _limits_instances(evaluation):
         yield (
-            f"{_EXTRA}.sample_seed: without limit_samples all instances are asked, "
+            f"{EXTRA_PATH}.sample_seed: without limit_samples all instances are asked, "
             "and none are drawn; set config.params.limit_samples, or leave sample_seed out"
         )
 
@@ -267,14 +268,14 @@ def _media_and_rubric_problems(evaluation: Evaluation) -> Iterator[str]:
     # For a run spec that is not in the index of run specs, it is not known which media are sent.
     is_indexed = task.helm.indexed is not None
     if extra.max_image_side is not None and task.helm.media != IMAGES and is_indexed:
-        yield f"{_EXTRA}.max_image_side: {task.name} shows no pictures; {_LEAVE_OUT}"
+        yield f"{EXTRA_PATH}.max_image_side: {task.name} shows no pictures; leave it out"
     if extra.keep_image_metadata and task.helm.media is None and is_indexed:
-        yield f"{_EXTRA}.keep_image_metadata: {task.name} sends no files; {_LEAVE_OUT}"
+        yield f"{EXTRA_PATH}.keep_image_metadata: {task.name} sends no files; leave it out"
     # medhelm asks the judges of a rubric with prompts of its own.
     has_own_judge_prompt = task.helm.rubric and task.helm.upstream is HELM
     if extra.judge_passport is not None and not has_own_judge_prompt:
         yield (
-            f"{_EXTRA}.judge_passport: a passport belongs to a judge that eval-factory's own "
+            f"{EXTRA_PATH}.judge_passport: a passport belongs to a judge that eval-factory's own "
             f"prompt asks about criteria, and {task.name} has no such judge; leave it out"
         )
 
@@ -290,7 +291,8 @@ def _made_picture_problems(evaluation: Evaluation) -> Iterator[str]:
     if not task.helm.makes_images:
         if params.extra.only_generate:
             yield (
-                f"{_EXTRA}.only_generate: the answers of {task.name} are not pictures; {_LEAVE_OUT}"
+                f"{EXTRA_PATH}.only_generate: the answers of {task.name} are not pictures; "
+                "leave it out"
             )
         return
     if endpoint.is_demo:
@@ -306,7 +308,7 @@ def _made_picture_problems(evaluation: Evaluation) -> Iterator[str]:
         if value not in (None, False, {}):
             yield (
                 f"config.params.{name}: is for answers in text, and the answers of {task.name} "
-                f"are pictures; {_LEAVE_OUT}"
+                f"are pictures; leave it out"
             )
 
 
@@ -319,7 +321,7 @@ def _stop_when_problems(evaluation: Evaluation) -> Iterator[str]:
     """
     task = evaluation.task
     params = evaluation.params
-    path = f"{_EXTRA}.stop_when"
+    path = f"{EXTRA_PATH}.stop_when"
     stop = params.extra.stop_when
     max_instances = params.limit_samples
     rules = stop.rules
@@ -361,7 +363,7 @@ def _stop_when_problems(evaluation: Evaluation) -> Iterator[str]:
     if stop.beats_floor and task.helm.judges and not params.extra.probe_judges:
         yield (
             f"{path}.beats_floor: the best score without a model is not known if judges "
-            f"score the answers; also set {_EXTRA}.probe_judges: true"
+            f"score the answers; also set {EXTRA_PATH}.probe_judges: true"
         )
 
 
@@ -382,8 +384,8 @@ def _with_first_names(task: Task, sources: ValueSources) -> ValueSources:
     not_from_user = (None, Source.FRAMEWORK, Source.TASK)  # None: the value has no source
     moved = dict(sources)
     for name, rule in task.helm.parameters.items():
-        first_path = f"{_EXTRA}.{name}"
-        other_path = f"{_EXTRA}.{rule.other_name}"
+        first_path = f"{EXTRA_PATH}.{name}"
+        other_path = f"{EXTRA_PATH}.{rule.other_name}"
         if rule.other_name is None or moved.get(other_path) in not_from_user:
             continue
         source = moved.pop(other_path)
@@ -436,7 +438,7 @@ def _by_first_name(evaluation: Evaluation, problems: list[str]) -> dict[str, str
         other_value = getattr(extra, rule.other_name)
         if value not in (None, other_value):
             problems.append(
-                f"{_EXTRA}: {name} and {rule.other_name} are the same setting of {task.name} "
+                f"{EXTRA_PATH}: {name} and {rule.other_name} are the same setting of {task.name} "
                 f"and differ ({value} and {other_value}); give one of them"
             )
         update[name] = other_value if value is None else value
@@ -460,7 +462,7 @@ def _scenario_values(evaluation: Evaluation, problems: list[str]) -> dict[str, s
     for name in (*SCENARIO_PARAMETERS, BENCHMARK_KEY):
         value = getattr(extra, name)
         rule = task.helm.parameters.get(name)
-        path = f"{_EXTRA}.{name}"
+        path = f"{EXTRA_PATH}.{name}"
         if rule is None:
             if value is not None:
                 problems.append(f"{path}: {_no_such_parameter(evaluation, name, value)}")

@@ -535,8 +535,8 @@ class RunSuiteDir(SuiteDir):
 
     run_config = _PathInFolder("run_config.yml")  # the run config with its executor, for `run_eval`
 
-    def cell_folder(self, target: str, evaluation: str) -> Path:  # noqa: ARG002 - the suite has one cell
-        """Return the run's output folder."""
+    def cell_folder(self, target: str, evaluation: str) -> Path:  # noqa: ARG002
+        """Return the run's output folder: the suite has one cell, whatever its name."""
         return self.root.parent
 
     @property

@@ -44,7 +44,7 @@ ANSWER_SHARES = ("refused", "unreadable", "empty", "failed")
 STATED_MODELS = "stated"  # the watched figure with the names of the models that answers state
 _MAX_NAMED = 12  # the maximum number of names in a message
 _HASH_DIGITS = 16  # the digits of the hash of an answer: enough to notice that answers differ
-_Fields = dict[str, Any]  # the watched figures, by their names
+_Figures = dict[str, Any]  # the watched figures, by their names
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class PanelMeasurement:
     """
     clusters: Mapping[str, Mapping[str, str]]
     """For each limit whose task declares sources, a dict from its instances to their sources."""
-    watched: _Fields  # the watched figures, such as the mean length of the answers
+    watched: _Figures  # the watched figures, such as the mean length of the answers
     scales: Mapping[str, Scale]  # the scale of each limit
     answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """For each task, a dict from its instances to hashes of their answers."""
@@ -252,7 +252,7 @@ def _scale_of(limit: Limit, metric_name: str, score: Score, instances: InstanceV
 
 def _watched_figures(
     stored: Mapping[str, StoredResult], records: Mapping[str, Sequence[InstanceRecord]]
-) -> _Fields:
+) -> _Figures:
     """Return the watched figures over all answers of an asking.
 
     `length` is the mean length of an answer in words, `latency` the median time in seconds.
@@ -265,7 +265,7 @@ def _watched_figures(
         model = run.result.provenance.endpoints.get(MODEL_ROLE)
         if model is not None:
             stated.update(model.stated_models)
-    figures: _Fields = dict.fromkeys(ANSWER_SHARES, 0.0)
+    figures: _Figures = dict.fromkeys(ANSWER_SHARES, 0.0)
     if total["requested"]:
         for name in ANSWER_SHARES:
             figures[name] = total[name] / total["requested"]

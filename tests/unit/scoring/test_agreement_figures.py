@@ -70,7 +70,9 @@ def test_pairs_of_the_judge_and_ordered_pairs_of_physicians() -> None:
 
 
 def test_an_interval_is_the_jackknife_of_conversations_with_pseudo_clusters() -> None:
-    """By hand: of conversations of one item with two labels each, the pseudo-clusters hold 1.5 pairs of each kind."""
+    """By hand: each conversation has one item with two labels, so that the pseudo-clusters hold
+    1.5 pairs of each kind.
+    """
     items = [item(number, [number % 3 > 0, number % 4 > 0], number % 5 > 0) for number in range(30)]
     found = calibration_of(items).total.judge
     kinds = ((1, 1), (1, 0), (0, 1), (0, 0))
@@ -88,7 +90,7 @@ def test_an_interval_is_the_jackknife_of_conversations_with_pseudo_clusters() ->
 
 
 def test_labels_of_one_conversation_are_not_independent() -> None:
-    """Each conversation eight times over: the interval stays nearly as wide as that of the conversations."""
+    """With each item eight times, the interval stays nearly as wide as that of conversations."""
     rng = np.random.default_rng(5)
     single = [
         item(number, [rng.random() < 0.7, rng.random() < 0.7], rng.random() < 0.7)
@@ -129,7 +131,9 @@ def test_what_is_not_defined_has_no_figure() -> None:
 
 
 def test_the_difference_leaves_out_both_tables_of_a_conversation() -> None:
-    """By hand: of one item with three labels, three pairs and six ordered ones; 2.25 and 4.5 in a pseudo-cluster."""
+    """By hand: an item with three labels has three pairs and six ordered ones; a pseudo-cluster has
+    2.25 and 4.5.
+    """
     items = [
         item(number, [number % 3 > 0, number % 4 > 0, number % 7 > 0], number % 5 > 0)
         for number in range(30)

@@ -10,8 +10,10 @@ from eval_factory.scoring.pooled_figures import partial_pooling, with_pooled_fig
 
 
 def test_the_eight_schools() -> None:
-    """The data of A. Gelman et al., Bayesian Data Analysis, 3rd edition, table 5.2, against sums over a grid of both
-    the common mean and the deviation between groups."""
+    """The reference is a sum over a grid of the common mean and the deviation between groups.
+
+    The data are those of A. Gelman et al., Bayesian Data Analysis, 3rd edition, table 5.2.
+    """
     value = np.array([28, 8, -3, 7, -1, 1, 18, 12])
     error = np.array([15, 10, 16, 11, 9, 11, 10, 18])
     mu, tau = np.meshgrid(np.linspace(-60, 80, 701), np.linspace(1e-3, 150, 1501), indexing="ij")

@@ -199,7 +199,7 @@ class AppsProcess:
 
     exitcode = 0  # HELM only logs it.
 
-    def __init__(self, target: object, args: tuple[str, str, float, list[Any]]) -> None:  # noqa: ARG002 - HELM's call
+    def __init__(self, target: object, args: tuple[str, str, float, list[Any]]) -> None:  # noqa: ARG002
         """Store the arguments of HELM's function `target`, which is not called.
 
         Args:
@@ -255,7 +255,7 @@ def confine_cpp() -> None:
         )
 
 
-def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleNamespace:  # noqa: A002 - subprocess.run's
+def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleNamespace:  # noqa: A002
     """Run a command of HELM in the sandbox, in place of `subprocess.run`.
 
     The command is `timeout SECONDS g++ ... FILE -o PROGRAM` or `timeout SECONDS PROGRAM`. The

@@ -224,7 +224,7 @@ def test_values_that_are_nearly_zero_have_an_axis(values: list[float]) -> None:
 
 
 def test_no_line_of_a_mark_crosses_the_text_of_another() -> None:
-    """The texts of the two right marks are on their left, and that of 0.9 covers the line of 0.8."""
+    """The texts of the two right marks are on their left; that of 0.9 covers the line of 0.8."""
     marks = [Mark("always the most frequent answer", value) for value in (0.1, 0.8, 0.9)]
     drawing = plots.interval_plot("Score", SCORE, scale=UNIT, marks=marks)
     texts = [shape.text for shape in drawing.shapes if shape.text.startswith("always")]
