@@ -237,7 +237,8 @@ def _are_of_body(temperatures: list[Decimal], analyte: Analyte, unit: str) -> bo
     for temperature in temperatures:
         celsius = temperature
         if unit != "°C":
-            celsius = analyte.unrounded(temperature, unit)
+            # The factor 5/9 is a rounded number: without this rounding, 113 °F is more than 45 °C.
+            celsius = round(analyte.unrounded(temperature, unit), 6)
         if not MIN_CELSIUS <= celsius <= MAX_CELSIUS:
             return False
     return True

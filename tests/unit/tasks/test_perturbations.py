@@ -316,6 +316,7 @@ def test_a_converted_value_gives_the_old_one_again(
     new = perturbed("units", f"The {analyte.names[0]} is {number} {unit}.", "id1")
     if new is None:
         celsius = float(number) if not first else (float(number) - 32) / 1.8
+        celsius = round(celsius, 6)
         assert float(number) in map(float, analyte.thresholds) or (
             analyte.offset and not 30 <= celsius <= 45
         )
@@ -327,6 +328,18 @@ def test_a_converted_value_gives_the_old_one_again(
     value = float(found[1])
     back = value / factor + offset if first else (value - offset) * factor
     assert back == pytest.approx(float(number), abs=0.51 / 10**decimals)
+
+
+@pytest.mark.parametrize(("fahrenheit", "celsius"), [(113, "45"), (86, "30")])
+def test_temperatures_at_the_limits_are_converted(fahrenheit: int, celsius: str) -> None:
+    made = perturbed("units", f"The temperature is {fahrenheit} °F.", "id1")
+    assert made is not None
+    assert re.search(rf"is {celsius}(\.0)? °C", made)
+
+
+@pytest.mark.parametrize("fahrenheit", [114, 85])
+def test_temperatures_beyond_the_limits_stay(fahrenheit: int) -> None:
+    assert perturbed("units", f"The temperature is {fahrenheit} °F.", "id1") is None
 
 
 @given(st.integers(300, 450))
