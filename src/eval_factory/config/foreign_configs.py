@@ -68,6 +68,7 @@ _LAUNCHER_KEYS = TABLE["launcher"]
 _KNOWN_FORMS = TABLE["known"]  # a text that lists the forms that can be converted
 _SBATCH_OPTIONS: Mapping[str, str] = TABLE["sbatch"]
 """A key of the launcher's section `execution` -> the option of sbatch that the key sets."""
+_OPTIONS_OF_TIMES = ("time", "time-min")
 ENDPOINT = "target.api_endpoint"
 _KEYS_READ: Mapping[str, tuple[str, ...]] = {  # the path of a section -> the keys that are read
     "config": ("type", "output_dir", "params"),
@@ -477,7 +478,7 @@ class _FileImport:
         """Return our section `slurm` for these options of sbatch and their values."""
         slurm: _Tree = {}
         for option, value in options.items():
-            text = _option_value(value)
+            text = _option_text(option, value)
             if option in RESERVED_OPTIONS:
                 our_key = RESERVED_OPTIONS[option]
                 if our_key is None:
@@ -489,7 +490,7 @@ class _FileImport:
                     slurm[our_key] = value if our_key == "cpus" else text
             elif value is True:
                 slurm.setdefault("extra", []).append(f"--{option}")
-            elif value not in (None, False):
+            elif value is not None and value is not False:  # 0 is a value, such as `nice: 0`
                 quoted_text = f'"{text}"' if " " in text else text
                 slurm.setdefault("extra", []).append(f"--{option}={quoted_text}")
         return slurm
@@ -769,10 +770,10 @@ def _by_name(user_variables: Mapping[str, str | None]) -> dict[str, str | None]:
     return {_last_name(path): variable for path, variable in user_variables.items()}
 
 
-def _option_value(value: Any) -> str:
-    """Return the value of an option of sbatch as a text, such as `4:00:00`."""
-    # YAML reads 4:00:00 as 14400 seconds. A number below 3600 is no such time.
-    if isinstance(value, int) and value >= 3600:
+def _option_text(option: str, value: Any) -> str:
+    """Return the value of an option of sbatch as a text, such as `4:00:00` for `time`."""
+    # YAML reads 4:00:00 as 14400 seconds. A number below 3600 is a number of minutes.
+    if option in _OPTIONS_OF_TIMES and isinstance(value, int) and value >= 3600:
         minutes, seconds = divmod(value, 60)
         hours, minutes_of_hour = divmod(minutes, 60)
         return f"{hours}:{minutes_of_hour:02}:{seconds:02}"

@@ -303,9 +303,10 @@ def _made_picture_problems(evaluation: Evaluation) -> Iterator[str]:
     for name in ("num_output_tokens", "max_length", *ASKING_KEYS):
         text_settings[f"extra.{name}"] = getattr(params.extra, name)
     text_settings["extra.stop_when"] = params.extra.stop_when.rules
-    # A value of 0 equals False, so a temperature of 0 is no problem either.
     for name, value in text_settings.items():
-        if value not in (None, False, {}):
+        # `value in (None, False, {})` would be wrong: a temperature of 0 is equal to False.
+        is_set = value is not None and value is not False and value != {}
+        if is_set:
             yield (
                 f"config.params.{name}: is for answers in text, and the answers of {task.name} "
                 f"are pictures; leave it out"

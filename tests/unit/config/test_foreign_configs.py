@@ -284,6 +284,25 @@ VLLM = {
 }
 
 
+@pytest.mark.parametrize(
+    ("execution", "slurm"),
+    [
+        ({"walltime": 14400}, {"time": "4:00:00"}),  # what YAML reads in `walltime: 4:00:00`
+        ({"walltime": 3599}, {"time": "3599"}),
+        ({"sbatch_extra_flags": {"time-min": 3600}}, {"extra": ["--time-min=1:00:00"]}),
+        ({"sbatch_extra_flags": {"mem": 64000}}, {"mem": "64000"}),
+        ({"sbatch_extra_flags": {"nice": 5000}}, {"extra": ["--nice=5000"]}),
+        ({"sbatch_extra_flags": {"nice": 0}}, {"extra": ["--nice=0"]}),
+        ({"sbatch_extra_flags": {"exclusive": False, "switches": None}}, None),
+    ],
+)
+def test_numbers_of_sbatch_options_are_kept(
+    execution: dict[str, Any], slurm: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    found = of({**LAUNCHER, "execution": {"type": "slurm", **execution}}, tmp_path)
+    assert found.document.get("slurm") == slurm
+
+
 def test_an_execution_on_slurm_is_ours(tmp_path: Path) -> None:
     found = of({**LAUNCHER, "execution": SLURM}, tmp_path)
     assert found.document["executor"] == "slurm"

@@ -144,6 +144,7 @@ def test_the_form_of_pictures_is_left_out_where_it_is_refused() -> None:
             "the answers of pubmed_qa are not pictures",
         ),
         ({TYPE: "images", f"{PARAMS}.temperature": 0.5}, "temperature: is for answers in text"),
+        ({TYPE: "images", f"{PARAMS}.temperature": 0}, "temperature: is for answers in text"),
     ],
 )
 def test_what_makes_pictures_takes_an_endpoint_of_that_type(
