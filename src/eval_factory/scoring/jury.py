@@ -200,8 +200,8 @@ def missing_instances(
     worst case is computed from several instances, and is missing if one of these is missing.
     """
     judged = is_judged(metric, jury_metric)
-    # the instances without a score: no judge scored them, or judges left a criterion undecided
-    without_score = tally.unjudged if judged else tally.undecided
+    # `unscored_cases` is empty without a rubric: other metrics than a jury's need no judgement.
+    without_score = tally.unjudged if judged else tally.unscored_cases
     missing = tally.failed | without_score
     missing_worst_cases = set()
     for key, forms in metric.forms.items():

@@ -33,8 +33,8 @@ class MainMetric(Part):
         draft.main_values = _metric_labelled(draft, draft.main)
         tally = draft.tally
         if draft.main_values is None:
-            # HELM has no such metric: only failed requests and undecided rubric cases are known.
-            draft.missing = tally.failed | tally.undecided
+            # HELM has no such metric: only failed requests and unscored rubric cases are known.
+            draft.missing = tally.failed | tally.unscored_cases
             draft.missing_as_zero = draft.failed_as_zero
         else:
             draft.missing, draft.missing_as_zero = missing_instances(
@@ -43,7 +43,10 @@ class MainMetric(Part):
         draft.instances = tally.counts(draft.missing)
 
     def conclude(self, draft: Draft) -> None:
-        """Add the notes on the choice of the main metric; they are urgent if it has no score."""
+        """Add the notes on the choice of the main metric.
+
+        If the main metric has no score, these notes are urgent.
+        """
         importance = Importance.NO_RESULT
         if draft.main in draft.scores:
             importance = Importance.DOUBTFUL

@@ -383,7 +383,9 @@ class RubricTally(Part):
     def count(self, draft: Draft) -> None:
         """Count each judge's decisions and failures, and the answered cases without a score.
 
-        Also complete the rubric's metrics, and add the fields by which cases are grouped.
+        Also complete the rubric's metrics, and add the fields by which cases are grouped. The
+        metrics are completed in this first phase, because other parts change them in the next
+        phase.
         """
         self._complete_metrics(draft)
         tally = draft.tally
@@ -401,8 +403,8 @@ class RubricTally(Part):
                 tally.causes.add(judge, reason)
         for key, case in self.cases.items():
             if _lacks_decisions(case):
-                tally.unjudged.add(key)
-                tally.undecided.add(key)
+                tally.unjudged.add(key)  # is counted in the result, as for a jury
+                tally.unscored_cases.add(key)  # is missing from every metric of the run
             for name, value in map(field_of, case.tags):
                 tally.members[name][value].append(key)
 
@@ -420,11 +422,14 @@ class RubricTally(Part):
     def _length_adjusted(self, metric: MetricValues) -> MetricValues:
         """Return the metric of the scores after the adjustment for the length of answers.
 
-        Instances without an answer keep their value, so that the bounds include these instances.
+        An instance without an answer is also in the new metric, with its unadjusted value. Only
+        instances in a metric are counted as missing from it, and included in its bounds.
         """
         values = {}
         for key, value in metric.values.items():
-            values[key] = length_adjusted(value, self.lengths.get(key, UNADJUSTED_LENGTH))
+            # With `UNADJUSTED_LENGTH`, the value stays as it is.
+            length = self.lengths.get(key, UNADJUSTED_LENGTH)
+            values[key] = length_adjusted(value, length)
         label = f"{metric.label}{LENGTH_ADJUSTED_SUFFIX}"
         return MetricValues(
             label=label,

@@ -135,10 +135,17 @@ class Tally(Part):
     truncated: set[InstanceKey] = field(default_factory=set)
     unknown_reasons: Counter[str] = field(default_factory=Counter)
     """Finish reason that this program does not know -> the number of answers that ended with it."""
-    # the instances with an answer that no judge rated; for a rubric, those in `undecided`
     unjudged: set[InstanceKey] = field(default_factory=set)
-    # cases of a rubric with a criterion that no judge decided
-    undecided: set[InstanceKey] = field(default_factory=set)
+    """The instances with an answer that no judge rated; for a rubric, the `unscored_cases`.
+
+    The result counts these instances. A jury's metric has no usable value of them; other metrics
+    have.
+    """
+    unscored_cases: set[InstanceKey] = field(default_factory=set)
+    """The cases of a rubric that have an answer, but a criterion that no judge decided.
+
+    No metric of the run has a usable value of these cases. Empty if the run has no rubric.
+    """
     members: dict[str, dict[str, list[InstanceKey]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )

@@ -243,7 +243,7 @@ def test_what_it_tells_the_tally(two: rubric.RubricTally) -> None:
     metrics = [MetricValues(name, name, None) for name in ("rubric_score", "other")]
     two.count(draft(tally=tally, metrics=metrics))
     assert [one.lowest for one in metrics] == [dict.fromkeys(map(key, "xyzw"), -0.5), None]
-    assert tally.unjudged == tally.undecided == {key("x")}
+    assert tally.unjudged == tally.unscored_cases == {key("x")}
     assert tally.judges == {"a": JudgeCounts(6, 5, 1, None), "b": JudgeCounts(6, 4, 2, None)}
     assert sorted((cause.role, cause.count) for cause in tally.causes.listed()) == [
         ("a", 1),

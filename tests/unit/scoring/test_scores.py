@@ -152,7 +152,7 @@ def test_a_worst_case_is_missing_with_any_of_its_parts(
 ) -> None:
     """HELM scores an answer that did not come as a wrong one, and takes it for the worst."""
     found = perturbed_run(tmp_path / "run")
-    tally = SimpleNamespace(failed={("a", 0, perturbation)}, undecided=set())
+    tally = SimpleNamespace(failed={("a", 0, perturbation)}, unscored_cases=set())
     worst = found["em@test+robustness.worst"]
     for as_zero, value in ((False, 0.75), (True, 0.5)):
         missing, _ = missing_instances(
