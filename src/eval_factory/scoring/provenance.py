@@ -379,8 +379,8 @@ class RememberedFacts:
     notes: Collection[str] = ()  # `validity.notes`
     sources: Mapping[str, str] = field(default_factory=dict)
     """Id of an instance -> the source that the instance shares with other instances."""
-    # the number of data files whose hash could not be confirmed; `completed` sets it
-    unread: int = 0
+    # the number of data files whose hash could not be confirmed; `complete_record` sets it
+    unconfirmed: int = 0
 
     def complete_record(self, plan: Plan, computed: Provenance) -> Provenance:
         """Return the computed record, completed by facts of the stored record.
@@ -404,7 +404,7 @@ class RememberedFacts:
             if name in stored.dataset_files or not name.startswith(OUTSIDE_PREFIXES):
                 hashes[name] = digest
         # A stored hash is confirmed if the file is here, and has this hash.
-        self.unread = sum(
+        self.unconfirmed = sum(
             current_hashes.get(name) != digest for name, digest in stored_hashes.items()
         )
         hashes |= stored_hashes  # these replace the current hashes of the same names

@@ -264,9 +264,9 @@ def _collect_again(
     )
     installed = installed_packages(environment_of_plan(plan))
     notes = versions_that_differ(old, result.provenance, listed_packages(rundir), installed)
-    if remembered.unread:  # set by `collect`
+    if remembered.unconfirmed:  # set by `collect`
         notes.append(
-            f"{remembered.unread} data files are missing, or are stored outside of the folder:"
+            f"{remembered.unconfirmed} data files are missing, or are stored outside of the folder:"
             " their hashes were not computed again"
         )
     if not plan.rundir.events.is_file() and old.started_at is not None:

@@ -166,9 +166,9 @@ def test_data_that_are_not_here_keep_their_hashes() -> None:
         "hub:new": "7",
     }
     found = provenance.RememberedFacts(replace(PROVENANCE, dataset_files=stored))
-    for now, expected, unread in ((made, {**stored, **seen}, 3), (stored, stored, 0)):
+    for now, expected, unconfirmed in ((made, {**stored, **seen}, 3), (stored, stored, 0)):
         completed = found.complete_record(plan(), replace(PROVENANCE, dataset_files=now))
-        assert (completed.dataset_files, found.unread) == (expected, unread)
+        assert (completed.dataset_files, found.unconfirmed) == (expected, unconfirmed)
 
 
 def test_hashes_revisions_and_times_are_the_stored_ones(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_hashes_revisions_and_times_are_the_stored_ones(tmp_path: Path) -> None:
     now = replace(PROVENANCE, dataset_files={})
     made = found.complete_record(here, now)
     assert (made.dataset_files, set(made.dataset_revisions)) == ({name: digest}, {name})
-    assert (made.started_at, made.ended_at, found.unread) == ("s", "e", 1)
+    assert (made.started_at, made.ended_at, found.unconfirmed) == ("s", "e", 1)
     told = provenance.RememberedFacts(then).complete_record(
         here, replace(now, started_at="t", ended_at=None, dataset_files={name: "x"})
     )
