@@ -13,6 +13,7 @@ points. Each case has the points that the judge gave (A), and the points of all 
 
 The interval consists of every score that the data do not contradict (E. C. Fieller, JRSS B
 16:175-185, 1954). The interval covers the uncertainty of the run's cases and that of the labels.
+Cases of one source, such as a patient's note, and labels of one conversation are not independent.
 The score is not corrected if the judge hardly distinguishes met from not met.
 
 This method takes the labels for the truth. If enough items have labels of several physicians,
@@ -200,9 +201,10 @@ def share_met_differs(
     """
     votes_among_labels = []
     for pair in pairs:
-        met_by_both, met_by_judge, met_by_physician, met_by_none = pair.counts
-        votes_among_labels += [(1.0, pair.conversation)] * (met_by_both + met_by_judge)
-        votes_among_labels += [(0.0, pair.conversation)] * (met_by_physician + met_by_none)
+        # the numbers of pairs in which both, only the judge, only the physician, neither says met
+        both, judge_only, physician_only, neither = pair.counts
+        votes_among_labels += [(1.0, pair.conversation)] * (both + judge_only)
+        votes_among_labels += [(0.0, pair.conversation)] * (physician_only + neither)
     shares = []
     variance = 0.0  # of the difference: the sum of the variances of the two shares
     degrees = []  # the degrees of freedom of each share
@@ -378,10 +380,11 @@ def _rates(tables: NDArray[Any]) -> NDArray[Any]:
     """Return sensitivity and specificity, shape (..., 2), of tables of shape (..., 4)."""
     import numpy as np
 
-    met_by_both, met_by_judge, met_by_physician, met_by_none = np.moveaxis(tables, -1, 0)
+    # the numbers of pairs in which both, only the judge, only the physician, or neither says met
+    both, judge_only, physician_only, neither = np.moveaxis(tables, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        sensitivity = met_by_both / (met_by_both + met_by_physician)
-        specificity = met_by_none / (met_by_judge + met_by_none)
+        sensitivity = both / (both + physician_only)
+        specificity = neither / (judge_only + neither)
         return np.stack([sensitivity, specificity], axis=-1)
 
 

@@ -1,6 +1,8 @@
 """Finds the jury of each size that agrees best with physicians, from the decisions of its judges.
 
-The judges have already decided about all labelled items. All functions are pure.
+The judges have already decided about all labelled items. A table counts the pairs of a jury's and a
+physician's decision about the items of one conversation. Its four kinds of pairs are: both say met,
+only the jury, only the physician, neither. All functions are pure.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ def _lacks(
     _, _, perturbation = key
     if not metric.values or key in metric.values or perturbation is not None:
         return False
+    # Labels are compared, because the label of a metric of perturbed instances differs, too.
     name = output.MetricName(name=metric.name, split=split)
     return metric.label == output.score_label(name, main_split)
 

@@ -367,9 +367,11 @@ def mean_mde(
     width = _width_of(scale)
     shift = 0.0  # the mean difference of the step before
     _, stderr = _mean_and_stderr(clusters, scale, pseudo_size)
-    next_shift = math.inf
-    if stderr:
-        next_shift = needed * stderr
+    if not stderr:
+        if scale is not None:  # a single cluster, or a scale of width 0
+            return None
+        return 0.0  # the clusters have equal means: any difference other than 0 is detected
+    next_shift = needed * stderr
     # Stop when a step changes the shift by less than 0.1 %.
     while shift * 1.001 < next_shift <= width:
         shift = next_shift

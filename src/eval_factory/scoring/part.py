@@ -61,10 +61,16 @@ class Part:
         """Add metrics, and change the values of existing metrics."""
 
     def score(self, draft: Draft) -> None:
-        """Compute the scores of all metrics; no value changes after this phase."""
+        """Compute the scores of all metrics from the instances' values.
+
+        After this phase, the values do not change. The scores may still change (`publish`).
+        """
 
     def publish(self, draft: Draft) -> None:
-        """Replace means by scores of other formulas, and choose the main metric."""
+        """Replace means by scores of other formulas, and choose the main metric.
+
+        For example, the mean over the cases of a rubric is clipped to 0 .. 1.
+        """
 
     def compare(self, draft: Draft) -> None:
         """Compare the main metric's values with those of questions that were asked again."""
@@ -76,13 +82,18 @@ class Part:
         """Report what answers, judges and models show about the scores."""
 
     def weigh(self, draft: Draft) -> None:
-        """Compare the finished scores with floors, stopping rules and limits from wrong labels."""
+        """Report what a reader needs to weigh the finished scores.
+
+        This is the floor (the best score without a model), the judges' agreement, the rule by which
+        the run may have stopped early, and the highest score that the wrong labels of the benchmark
+        allow.
+        """
 
     def group(self, draft: Draft) -> None:
         """Compute scores by group from the main metric's values."""
 
     def note_groups(self, draft: Draft) -> None:
-        """Add notes on hidden groups, after all groups were added."""
+        """Add notes on the groups that are too small to be shown, after all groups were added."""
 
     def conclude(self, draft: Draft) -> None:
         """Add the notes that come last among notes of equal importance."""

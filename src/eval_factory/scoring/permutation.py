@@ -215,7 +215,7 @@ def _statistics(units: _Units, labels: NDArray[Any]) -> NDArray[Any]:
 
     number_of_values = units.counts.sum()
     largest = np.max(np.abs(units.sums))
-    if not largest:  # all values are equal, so all are 0 after the mean was subtracted
+    if not largest:  # the means of all units are equal, for example because all values are equal
         return np.zeros(len(labels))
     count_inside = labels @ units.counts
     count_outside = number_of_values - count_inside

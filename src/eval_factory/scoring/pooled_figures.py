@@ -1,4 +1,4 @@
-"""Pools the figures of agreement in several parts of the items, such as categories, partially.
+"""Partially pools the figures of agreement of several parts of the items, such as categories.
 
 A figure of a small part moves towards the figures of the other parts. All functions are pure.
 """

@@ -67,6 +67,11 @@ With fewer, n equal ratings would exclude values that the exact bound of
 `intervals.interval_of_equal_values` does not exclude.
 """
 MIN_RATED_OF_STRATUM = 2  # a variance needs two rated answers
+MIN_RATED_PER_SOURCE = 1.25
+"""The lowest number of rated answers per source from which a design effect is extrapolated.
+
+The extrapolation divides by this number minus 1, which must not be near 0.
+"""
 METHOD = "ppi++-stratified"  # the name of the method in a result
 
 
@@ -310,8 +315,7 @@ def _clustering(strata: Sequence[Stratum], scale: Bounds) -> _Clustering:
         raise TooFewSourcesError(effective, MIN_CLUSTERS)
     rated_effect = design_effect(scores, scale, rated_sources)
     per_source = len(sources) / effective_clusters(sources)  # answers per effective source
-    # A minimum of 1.25, because the extrapolation to all answers would divide by a number near 0.
-    rated_per_source = max(1.25, len(rated_sources) / effective)
+    rated_per_source = max(MIN_RATED_PER_SOURCE, len(rated_sources) / effective)
     # A design effect exceeds 1 in proportion to the number of answers per source minus 1.
     full_effect = 1 + (rated_effect - 1) * (per_source - 1) / (rated_per_source - 1)
     # The design effect has its maximum, `per_source`, if all answers of each source are equal.
@@ -368,7 +372,7 @@ def _is_small(stratum: Stratum) -> bool:
 class ExpectedFigures:
     """Assumed figures of all answers, from which the number of ratings is planned."""
 
-    answers: int  # the number of all answers
+    answers: int  # the number of all answers, at least 2
     mean: float  # the mean of the people's scores
     stddev: float  # the standard deviation of the people's scores
     scale: Bounds

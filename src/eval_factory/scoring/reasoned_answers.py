@@ -84,7 +84,7 @@ def reasoned_form(form: AnswerForm | None) -> AnswerForm | None:
     if form.about.startswith("the value"):
         kind = ReasonedValue
     reasoned = kind(_ABOUT, reads=form.reads, labels=form.labels)
-    # A reasoned answer is readable if `rated` finds an option or a value in the answer.
+    # A reasoned answer is readable if `option_and_rightness` finds an option or a value in it.
     return replace(
         reasoned,
         reads=lambda state, answer: reasoned.option_and_rightness(state, answer) is not None,

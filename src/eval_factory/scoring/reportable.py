@@ -101,7 +101,7 @@ def reasons_against_reporting(draft: Draft) -> tuple[str, ...]:
 
 
 def demo_reasons(plan: Plan) -> list[str]:
-    """Return the reasons against a run that asked the embedded endpoint.
+    """Return the reasons against a run that asked the embedded endpoint, which is the demo.
 
     If the model is the embedded endpoint, there is one reason. The exception is a run that scores
     existing answers: the run asks no model, and there is a reason only if a judge is the embedded
