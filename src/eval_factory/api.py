@@ -427,9 +427,10 @@ def calibrate(
     passport_folder = None if to is None else Path(to)
     judges = as_tuple(judge)
     decision_fields = as_tuple(judge_labels)
-    # The judge of a single field may be named. The names of several fields are those of the judges.
-    max_judges = 1 if len(decision_fields) == 1 else 0
-    if decision_fields and len(judges) > max_judges:
+    # `judge` may name the judge of a single field. With several fields, each judge has the name of
+    # its field.
+    max_names = 1 if len(decision_fields) == 1 else 0
+    if decision_fields and len(judges) > max_names:
         raise ConfigError(
             "calibrate: several judges get the names of their fields: leave out --judge"
         )
@@ -454,9 +455,10 @@ def calibrate(
 
 
 def verify(folder: Path | str) -> Verified:
-    """Check the checksums of a run's or a suite's output folder, and make its documents again.
+    """Check the checksums and the documents of a run's or a suite's output folder.
 
-    No file is changed. An altered file raises no error: `findings` lists every alteration, and
+    The documents are made again from the stored answers, and compared with the files. No file of
+    the folder is changed. An altered file raises no error: `findings` lists every alteration, and
     `unreadable` says why a folder cannot be verified.
     """
     from eval_factory.workflows.suite.suite_check import verify_suite

@@ -583,8 +583,9 @@ def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
 
     Args:
         instance: an `Instance`, or HELM's object of an instance.
-        source: the field that names the source of an instance, which several instances may share.
-            This field forms no groups.
+        source: the field that names the source of an instance; several instances may share a
+            source, such as a clinical note. This field forms no groups, because intervals treat
+            sources as clusters.
     """
     fields = {}
     for name, value in categories_of(instance).items():

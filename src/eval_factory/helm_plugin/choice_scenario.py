@@ -69,7 +69,8 @@ class ChoiceScenario(helm_scenario.Scenario):  # type: ignore[misc]
             published: the name of the form in which the files are published, such as `medexqa`. A
                 colon and the name of a part follow if only this part is downloaded, such as
                 `careqa:en`.
-            tier: the tier (AfriMed-QA) or the language (SLAKE) of the questions to ask.
+            tier: the tier of the questions to ask, such as `expert` (AfriMed-QA), or their language
+                (SLAKE); `EVERY_TIER` for all questions.
             data_path: the user's own file in this form, which is read instead of a download. It may
                 be a folder if the questions of this form are in several files.
         """

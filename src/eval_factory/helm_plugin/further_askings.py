@@ -376,7 +376,8 @@ _register_askings("perturb", _other_words_askings)
 _register_askings("pushback", _pushback_askings)
 _register_askings("chance_questions", _same_words_asking)
 _register_askings("blind_control", _blind_askings)
-# The last three options are only set to switch them on, so their value is not read.
+# The last three options are only set to switch them on, so their value is not read. `ask_unread`
+# asks for the letter of an answer that states no option.
 _register_askings("options_only", lambda *_: [perturbation_spec(OptionsOnly)])
 _register_askings("none_of_the_others", lambda *_: [perturbation_spec(NoneOfTheOthers)])
 _register_askings(

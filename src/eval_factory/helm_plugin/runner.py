@@ -180,6 +180,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _stop_if_answers_are_doubted(self) -> None:
         """Archive the doubted answers, so that the next run asks again.
 
+        A doubted answer may belong to another question.
+
         Raises:
             PrerequisiteError: there are doubted answers, and this run has already used them.
         """
@@ -402,9 +404,9 @@ def import_run_parts(run_spec: RunSpec) -> None:
 def _wait_for_probes() -> None:
     """Wait until the parent process has probed the endpoints, and add the outcome to the settings.
 
-    The parent probes while HELM is imported. The parent then writes the roles that answered to this
-    process's standard input. If an endpoint cannot be asked, the parent closes standard input
-    without a line, and this process ends.
+    The parent probes while HELM is imported. Then the parent writes a line to this process's
+    standard input: the list of the roles whose endpoints answered. If an endpoint cannot be asked,
+    the parent closes standard input without a line, and this process ends.
     """
     settings = HelmRunSettings.from_environment(os.environ)
     if settings.parent is None or settings.probed is not None:

@@ -1,8 +1,9 @@
 """Starts a HELM program in an environment in which eval-factory is not installed.
 
 Usage: `python start_in_environment.py MODULE ARGUMENTS...`, with the Python of that environment.
-The package eval_factory is imported from the folder of this file. The packages that are installed
-next to eval_factory belong to another environment, so their folder is not added to `sys.path`.
+The package eval_factory to which this file belongs is imported by its path. The packages that are
+installed next to eval_factory belong to another environment, so their folder is not added to
+`sys.path`.
 """
 
 import importlib.util

@@ -129,8 +129,9 @@ def stratifying_field(instances: Sequence[Any], source: str | None) -> str | Non
 
     Args:
         instances: the instances to sample.
-        source: the field that names the source which instances share. This field never forms
-            strata.
+        source: the field that names the source of an instance; several instances may share a
+            source, such as a clinical note. This field never forms strata, because sources are not
+            groups of the result: intervals treat them as clusters.
     """
     values: dict[str, set[str]] = defaultdict(set)
     for instance in instances:

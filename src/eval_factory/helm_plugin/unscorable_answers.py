@@ -27,9 +27,10 @@ from eval_factory.helm_plugin.error_causes import error_and_causes, raised_at
 from eval_factory.helm_plugin.session import judging
 
 _MIN_ANSWERS_PER_UNSCORABLE = 2
-"""The run fails if more than one answer in this number of answers is unscorable, or if all answers
-are unscorable. If the run does not fail, the result counts the unscorable answers as failed, and
-states the reason. The result's coverage then decides whether the result may be reported.
+"""The number of answers in which one answer may be unscorable. The run fails if more answers are
+unscorable, or if all are. If the run does not fail, the result counts the unscorable answers as
+failed, and states the reason. The result's coverage then decides whether the result may be
+reported.
 """
 
 _ENVIRONMENT_ERRORS = (

@@ -427,8 +427,8 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
     prompt_columns = set(fields)
     if has_pictures:
         prompt_columns.update(picture_columns(columns))
-    # The cells of these columns are not stored with the instance. The cluster is always stored,
-    # because the result needs the clusters.
+    # The cells of these columns are not stored with the instance. `CLUSTER_FIELD` names the source
+    # that rows share, such as a patient; it is always stored, because intervals need it.
     not_stored = (prompt_columns - {CLUSTER_FIELD}) | ANSWERS
     if has_ids:
         not_stored.add(_ID)
