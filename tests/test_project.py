@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import runpy
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from scripts.readme_hook import for_an_index
+from scripts.slurm import cluster
 from scripts.update_readme import PAGES
 
 from facts import says
@@ -37,6 +39,15 @@ def test_on_an_index_every_link_of_the_readme_leads_to_the_published_repository(
     assert "![" in published
     for address in ("https://host.example/project", ""):
         assert re.findall(r"\]\((?!https?:)", for_an_index(text, address, "1.2")) == []
+
+
+def test_the_usage_of_the_slurm_cluster_has_a_line_for_each_command() -> None:
+    source = inspect.getsource(cluster.main)
+    commands = set(re.findall(r'case \["([a-z-]+)"', source))
+    lines = [line.split() for line in str(cluster.__doc__).splitlines()]
+    shown = {words[1] for words in lines if words and words[0] == "scripts/slurm/cluster.py"}
+    assert commands == shown | {"env"}  # `env` is shown within a command of the shell
+    assert '    . "$(scripts/slurm/cluster.py env)" ' in str(cluster.__doc__)
 
 
 def test_tests_without_the_package_end_with_one_line(

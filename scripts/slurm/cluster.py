@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""A real Slurm on this machine, for tests and for trying things: nodes n1, n2 ... that exist on
-loopback only.
+"""Starts a real Slurm on this machine, for tests and for trying things.
 
-    scripts/slurm/cluster.py up [N]                     N nodes (3 if not given); installs what is
-    missing . "$(scripts/slurm/cluster.py env)"                 where sbatch and the others find it
-    (SLURM_CONF) scripts/slurm/cluster.py node-kill n1               the node loses power: its
-    slurmd and all of its jobs are gone scripts/slurm/cluster.py node-kill n1 STOP          its
-    slurmd hangs while its jobs go on; CONT: it goes on scripts/slurm/cluster.py node-start n1
-           a node that was killed comes back scripts/slurm/cluster.py controller-kill
-           kill -9 of slurmctld; controller-start brings it back
-    scripts/slurm/cluster.py down [--purge]             stop exactly what was started; --purge:
-    remove its folder
+The nodes n1, n2 ... exist on loopback only.
+
+    scripts/slurm/cluster.py up [N]             starts N nodes (default: 3); installs Slurm
+    . "$(scripts/slurm/cluster.py env)"         sets SLURM_CONF, by which sbatch finds the cluster
+    scripts/slurm/cluster.py node-kill n1       the node loses power: its slurmd and its jobs end
+    scripts/slurm/cluster.py node-kill n1 STOP  its slurmd hangs, while its jobs go on
+    scripts/slurm/cluster.py node-kill n1 CONT  its slurmd goes on
+    scripts/slurm/cluster.py node-start n1      starts a node that was killed
+    scripts/slurm/cluster.py controller-kill    kills slurmctld (SIGKILL)
+    scripts/slurm/cluster.py controller-start   starts slurmctld again
+    scripts/slurm/cluster.py down [--purge]     stops what was started; --purge: deletes its folder
 
 It needs Debian's slurm-wlm and munge. Everything is under EVAL_FACTORY_SLURM (default:
 eval-factory-slurm in the folder for temporary files); each such folder has names, key and ports of
