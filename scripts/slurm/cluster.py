@@ -39,10 +39,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-CANNOT = 77
+CANNOT = 77  # the exit code if this machine cannot run a cluster
 PACKAGES = {"slurmctld": "slurm-wlm", "munged": "munge"}
-"""A program that is needed, and Debian's package of it."""
-IMPATIENT = (
+"""A dict from each program that is needed to the Debian package that contains it."""
+APT_OPTIONS = (
     "-o",
     "Acquire::http::Timeout=15",
     "-o",
@@ -50,19 +50,20 @@ IMPATIENT = (
     "-o",
     "Acquire::Retries=0",
 )
-"""A machine without a network is told so in less than a minute."""
+"""The options with which apt-get gives up within a minute if there is no network."""
 LOGIN_FILES = "~/.bash_profile ~/.bash_login ~/.profile ~/.bashrc"
-"""Slurm runs a login shell for a job that takes nothing of its submitter's environment. What such
-files do (a lock of pyenv's, say) would stay where a node is killed meanwhile, and keep every later
-job waiting: nodes do not see them.
+"""The files of login shells, which are hidden from the nodes. Slurm runs a login shell for a job
+that does not inherit its submitter's environment. If a node were killed while such a file holds a
+lock (as pyenv's does), the lock would remain, and every later job would wait for it.
 """
 CONTROLLER = "slurmctld"
 MUNGE = "munged"
-PATIENCE_S = 90.0
-LONGEST_SOCKET = 107
-"""Bytes of the path of a Unix socket."""
+START_LIMIT_S = 90.0  # the time limit for the start of a daemon
+MAX_SOCKET_PATH = 107  # the maximum length of a Unix socket's path, in bytes
 PORTS = range(12_000, 32_000)
-"""Below those that the kernel gives to whoever connects."""
+"""The ports among which the daemons' ports are chosen. The kernel gives higher ports to outgoing
+connections.
+"""
 CONFIGURATION = """\
 ClusterName=evalfactory
 SlurmctldHost={host}(127.0.0.1)
@@ -94,32 +95,34 @@ BatchStartTimeout=10
 ReturnToService=2
 MaxArraySize={max_array}
 """
-"""Loopback alone, neither cgroups nor systemd, make-believe sizes of nodes; a lost node is
-noticed in seconds.
+"""The beginning of slurm.conf. Slurm uses only loopback, no cgroups and no systemd. The sizes of
+the nodes need not be those of the machine (`config_overrides`). A lost node is noticed within
+seconds.
 """
 
 
 class CannotError(Exception):
-    """This machine is not one that a cluster can be started on."""
+    """An error that is raised because no cluster can be started on this machine."""
 
 
 class Cluster:
-    """The folder of one, and what was started for it."""
+    """A cluster: its folder, and the processes that were started for it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.conf = root / "slurm.conf"
         self._records = root / "started"
-        """A file for each process: its id and when it started, so that no other with the same id
-        is ever killed.
+        """The folder with a file for each started process: its id and its start time. The start
+        time shows whether a process with this id is still the same process; no other is killed.
         """
         self._socket = root / "munge.sock"
 
     def up(self, count: int) -> None:
+        """Start a cluster of `count` nodes, and return when all nodes are idle."""
         self._install()
         if any(self._is_alive(name) for name in self._names()):
             raise SystemExit(f"a cluster runs in {self.root}; stop it first: {sys.argv[0]} down")
-        if len(os.fsencode(self._socket)) > LONGEST_SOCKET:
+        if len(os.fsencode(self._socket)) > MAX_SOCKET_PATH:
             raise SystemExit(
                 f"{self._socket} is too long for a socket: "
                 "set EVAL_FACTORY_SLURM to a shorter folder"
@@ -155,8 +158,9 @@ class Cluster:
         self._start(CONTROLLER, ["slurmctld", "-D", "-f", str(self.conf)])
 
     def start_node(self, name: str) -> None:
-        """Start a node in a process namespace of its own, whose end is the end of all that is in
-        it.
+        """Start a node in a process namespace of its own.
+
+        If the namespace ends, all processes in it end, as if the node had lost its power.
         """
         self._known_node(name)
         (self.root / f"spool-{name}").mkdir(exist_ok=True)
@@ -169,21 +173,22 @@ class Cluster:
         space = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--uts"]
         self._start(name, [*space, "bash", "-c", inside, "node", name, str(self.root)])
 
-    def kill_node(self, name: str, how: str) -> None:
+    def kill_node(self, name: str, signal_name: str) -> None:
+        """End all processes of a node with `KILL`, or send another signal to its slurmd only."""
         self._known_node(name)
         pid = self._pid(name)
         if pid is None:
             raise SystemExit(f"{name} does not run; start it: {sys.argv[0]} node-start {name}")
-        if how == "KILL":
+        if signal_name == "KILL":
             self._end(name, signal.SIGKILL)
         else:
-            os.kill(_slurmd_below(pid), getattr(signal, f"SIG{how}"))
+            os.kill(_slurmd_below(pid), getattr(signal, f"SIG{signal_name}"))
 
     def kill_controller(self) -> None:
         self._end(CONTROLLER, signal.SIGKILL)
 
     def down(self, *, purge: bool) -> None:
-        """Nodes first: a node's end is that of its jobs."""
+        """Stop all processes of the cluster: first the nodes, whose jobs end with them."""
         nodes = [name for name in self._names() if name not in (CONTROLLER, MUNGE)]
         for name in nodes:
             self._end(name, signal.SIGKILL)
@@ -222,33 +227,37 @@ class Cluster:
             (self.root / name).write_text(text, "utf-8")
 
     def _known_node(self, name: str) -> None:
+        """End the program if the cluster has no node with this name."""
         if not self.conf.is_file() or f"NodeName={name} " not in self.conf.read_text("utf-8"):
             raise SystemExit(f"there is no node {name!r} in {self.conf}")
 
     def _start(self, name: str, argv: Sequence[str]) -> None:
         if self._is_alive(name):
             raise SystemExit(f"{name} runs already")
-        with (self.root / f"{name}.out").open("ab") as said:
+        with (self.root / f"{name}.out").open("ab") as output:
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
                 env={**os.environ, "SLURM_CONF": str(self.conf)},
             )
-        self._record(name).write_text(json.dumps([process.pid, _began(process.pid)]), "utf-8")
-        process.returncode = 0  # it outlives this program, which does not wait for it
+        self._record(name).write_text(json.dumps([process.pid, _start_time(process.pid)]), "utf-8")
+        # The process goes on when this program ends. With a return code, Popen does not warn that
+        # it is still running.
+        process.returncode = 0
 
-    def _end(self, name: str, how: signal.Signals) -> None:
+    def _end(self, name: str, first_signal: signal.Signals) -> None:
+        """End a process by a signal; if it is alive 5 s later, by SIGKILL."""
         pid = self._pid(name)
         if pid is not None:
-            for number in (how, signal.SIGKILL):
+            for signal_number in (first_signal, signal.SIGKILL):
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+                    os.kill(pid, signal_number)
                 with contextlib.suppress(TimeoutError):
                     _wait_for(lambda: not self._is_alive(name), 5.0)
-                    break
+                    break  # The process has ended in time.
         self._record(name).unlink(missing_ok=True)
 
     def _names(self) -> list[str]:
@@ -258,38 +267,45 @@ class Cluster:
         return self._records / f"{name}.json"
 
     def _pid(self, name: str) -> int | None:
+        """Return the id of a started process; None if it was not started, or has ended."""
         try:
-            pid, began = json.loads(self._record(name).read_text("utf-8"))
+            pid, start_time = json.loads(self._record(name).read_text("utf-8"))
         except (OSError, ValueError):
             return None
-        return int(pid) if began is not None and _began(pid) == began else None
+        if start_time is None or _start_time(pid) != start_time:
+            return None
+        return int(pid)
 
     def _is_alive(self, name: str) -> bool:
         return self._pid(name) is not None
 
     def _idle(self) -> int:
-        found = subprocess.run(
+        """Return the number of idle nodes."""
+        listed = subprocess.run(
             ["sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"],
             env={**os.environ, "SLURM_CONF": str(self.conf)},
             capture_output=True,
             text=True,
             check=False,
         )
-        return len(set(found.stdout.split()))
+        return len(set(listed.stdout.split()))
 
-    def _until(self, holds: Callable[[], bool], name: str) -> None:
+    def _until(self, is_ready: Callable[[], bool], name: str) -> None:
+        """Wait until a daemon is ready; stop the cluster and end the program if this takes too
+        long.
+        """
         try:
-            _wait_for(holds, PATIENCE_S)
+            _wait_for(is_ready, START_LIMIT_S)
         except TimeoutError:
             self.down(purge=False)
             raise SystemExit(
-                f"{name} did not start in {PATIENCE_S:.0f} s: see {self.root}/{name}.out"
+                f"{name} did not start in {START_LIMIT_S:.0f} s: see {self.root}/{name}.out"
             ) from None
 
 
 @contextlib.contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """apt-get itself refuses where another one works."""
+    """Wait until no other process installs packages: a second apt-get would fail."""
     with (Path(tempfile.gettempdir()) / "eval-factory-slurm.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -303,7 +319,7 @@ def _install_packages() -> None:
     """Install the packages that are missing.
 
     Raises:
-        CannotError: they cannot be had.
+        CannotError: the packages cannot be installed.
     """
     missing = missing_packages()
     if not missing:
@@ -313,55 +329,59 @@ def _install_packages() -> None:
             f"{' and '.join(missing)} missing, and there is no apt-get to install them with"
         )
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    said = []
+    messages = []  # the lines of apt-get's standard error
     for arguments in (
         ["update", "-qq"],
         ["install", "-qq", "-y", "--no-install-recommends", *missing],
     ):
         done = subprocess.run(
-            ["apt-get", *IMPATIENT, *arguments],
+            ["apt-get", *APT_OPTIONS, *arguments],
             env=environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        said += done.stderr.strip().splitlines()
+        messages += done.stderr.strip().splitlines()
     if missing_packages():
         raise CannotError(
             f"apt-get cannot install {' and '.join(missing)}: "
-            f"{said[-1] if said else 'it does not say why'}"
+            f"{messages[-1] if messages else 'it does not say why'}"
         )
 
 
-def _wait_for(holds: Callable[[], bool], seconds: float) -> None:
-    ends = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > ends:
+def _wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait until the condition is true; raise TimeoutError after this number of seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
             raise TimeoutError
         time.sleep(0.05)
 
 
-def _began(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks; None if it is gone, or only waits to be
-    reaped.
-    """
+def _start_time(pid: int) -> str | None:
+    """Return the time at which a process started, in the kernel's ticks; None if it has ended."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
     except OSError:
         return None
-    return None if fields[0] == "Z" else fields[19]
+    # The fields after the program's name in parentheses: fields 3 and following of proc(5).
+    fields = stat.rpartition(")")[2].split()
+    state = fields[0]
+    if state == "Z":  # The process has ended, and its parent has not read its exit code yet.
+        return None
+    return fields[19]
 
 
-def _below(pid: int) -> Iterator[int]:
+def _descendants(pid: int) -> Iterator[int]:
     with contextlib.suppress(OSError):
         for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()):
             yield child
-            yield from _below(child)
+            yield from _descendants(child)
 
 
 def _slurmd_below(pid: int) -> int:
-    """The first that is slurmd itself: its jobs are below it."""
-    for child in _below(pid):
+    """Return the first descendant that is slurmd. The jobs are descendants of slurmd."""
+    for child in _descendants(pid):
         if Path(f"/proc/{child}/comm").read_text("utf-8").strip() == "slurmd":
             return child
     raise SystemExit("the node has no slurmd")
@@ -371,7 +391,10 @@ def files(root: Path, host: str, ports: Sequence[int], env: Mapping[str, str]) -
     """Return the texts of the files that the daemons read, by name.
 
     Args:
-        ports: the controller's, and one for each node.
+        root: the cluster's folder.
+        host: the name of this machine.
+        ports: the port of the controller, then one port for each node.
+        env: the environment variables, which may state the size of a node.
     """
     port, *node_ports = ports
     size = f"CPUs={env.get('CPUS', '2')} RealMemory={env.get('MEMORY_MB', '2000')} State=UNKNOWN"
@@ -380,16 +403,16 @@ def files(root: Path, host: str, ports: Sequence[int], env: Mapping[str, str]) -
             host=host, port=port, root=root, max_array=env.get("MAX_ARRAY", "1001")
         )
     ]
-    for number, own in enumerate(node_ports, 1):
+    for number, node_port in enumerate(node_ports, 1):
         lines.append(
-            f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={own} {size}\n"
+            f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={node_port} {size}\n"
         )
     lines.append("PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n")
     names = "".join(f"127.0.0.1 n{number}\n" for number in range(1, len(node_ports) + 1))
     return {
         "slurm.conf": "".join(lines),
-        # slurmd opens a cgroup plugin even where nothing uses it; to look for the right one fails
-        # without systemd
+        # slurmd loads a cgroup plugin even if nothing uses it. Name the plugin, because slurmd's
+        # own search for the right plugin fails without systemd.
         "cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n",
         "hosts": f"127.0.0.1 localhost {host}\n{names}",
         "env": f"export SLURM_CONF={shlex.quote(str(root / 'slurm.conf'))}\n",
@@ -397,16 +420,21 @@ def files(root: Path, host: str, ports: Sequence[int], env: Mapping[str, str]) -
 
 
 def free_ports(count: int, name: str) -> list[int]:
-    """Clusters of two names that start at the same moment look at different places first."""
+    """Return ports that no process uses.
+
+    The search begins at a port that depends on `name`. Two clusters with different names that start
+    at the same moment therefore find different ports.
+    """
     first = zlib.crc32(name.encode()) % len(PORTS)
-    found: list[int] = []
+    free: list[int] = []
     for port in (*PORTS[first:], *PORTS[:first]):
-        if len(found) == count:
+        if len(free) == count:
             break
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            found.append(port)
-    return found
+        # A port that is in use raises OSError.
+        with socket.socket() as trial, contextlib.suppress(OSError):
+            trial.bind(("127.0.0.1", port))
+            free.append(port)
+    return free
 
 
 def main(arguments: list[str]) -> int:
@@ -417,7 +445,7 @@ def main(arguments: list[str]) -> int:
     try:
         match arguments:
             case ["up"] | ["up", _] if all(
-                given.isdigit() and 0 < int(given) < 65 for given in arguments[1:]
+                count.isdigit() and 0 < int(count) < 65 for count in arguments[1:]
             ):
                 cluster.up(int(arguments[1]) if len(arguments) > 1 else 3)
                 print(f'{cluster.root}: nodes are idle; go on with: . "{cluster.env_file()}"')
@@ -427,8 +455,8 @@ def main(arguments: list[str]) -> int:
                 cluster.down(purge=len(arguments) > 1)
             case ["node-kill", name]:
                 cluster.kill_node(name, "KILL")
-            case ["node-kill", name, ("KILL" | "STOP" | "CONT") as how]:
-                cluster.kill_node(name, how)
+            case ["node-kill", name, ("KILL" | "STOP" | "CONT") as signal_name]:
+                cluster.kill_node(name, signal_name)
             case ["node-start", name]:
                 cluster.start_node(name)
             case ["controller-kill"]:
