@@ -1,13 +1,14 @@
-"""The reading of HELM's source for make_helm_index.py: which run specs execute what a model
-answered, and what they import.
+"""Reads HELM's source for make_helm_index.py: what run specs execute, and what they import.
 
-From a run spec's function everything is followed that may be called: helpers that make metric
-specs, classes of metrics and annotators (named by texts), their methods, and what those use. What
-is not known to be harmless counts as execution, so that what another HELM adds is noticed: the
-index changes, and a test fails.
+The first half finds what a run spec executes of a model's answer (`executed_code`). Beginning with
+the run spec's function, it follows everything that may be called: helpers that make metric specs,
+classes of metrics and annotators (which HELM names by texts), their methods, and so on. Every call
+that can execute something counts, unless it is listed as harmless. If a new version of HELM adds
+such a call, the index changes, and a test fails.
 
-Packages are those beside HELM's and our own. What is imported under a condition, or where its
-absence is borne, is no need: a run must not be refused for what it would not have missed.
+The second half finds the packages that a run spec needs (`packages_of`), without HELM's and our
+own. A package is not needed if it is imported only under a condition, or if HELM goes on without
+it: a run must not be refused because of a package that it would not use.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from typing import Any
 from eval_factory.helm.environments import installed_upstream
 
 FOLLOWED = ("helm.benchmark.run_specs.", "helm.benchmark.metrics.", "helm.benchmark.annotation.")
-"""Modules that see answers. Scenarios do not: they make the prompts."""
+"""The modules that are followed: those that read answers. Scenarios only make the prompts."""
 SPEC_MODULE = re.compile(r"helm\.benchmark\.(run_specs\.\w+|metrics\.\w*metric_specs\w*)\Z")
 CLASS_PATH = re.compile(r"helm\.benchmark\.(?:metrics|annotation)\.[\w.]+\.[A-Za-z]\w*\Z")
-BUILTINS = {"exec": "Python", "eval": "Python"}
-PACKAGES = {
+EXECUTING_BUILTINS = {"exec": "Python", "eval": "Python"}
+"""A dict from a built-in function to the language of the code that it executes."""
+EXECUTING_PACKAGES = {
     "subprocess": "a program",
     "multiprocessing": None,
     "pexpect": "a program",
@@ -44,15 +46,15 @@ PACKAGES = {
     "gradio_client": "a remote service",
     "unitxt": "any function that unitxt's card names",
 }
-"""Package -> what runs where something of it is called; None: what it is given to run, which is
-looked at itself.
+"""A dict from a package to the language or kind of code that a call of the package executes.
+None: the package executes functions of HELM, which are followed themselves.
 """
 SYSTEM_CALLS = re.compile(r"os\.(system|popen|exec\w+|spawn\w+|posix_spawn\w*)\Z")
 LANGUAGES = {
     "helm.benchmark.metrics.codeinsights_correct_code_metrics": "C++",
     "helm.benchmark.metrics.codeinsights_code_evaluation_metrics": "C++",
 }
-"""The language of the programs that a module starts."""
+"""A dict from a module to the language of the programs that it starts."""
 HARMLESS = {
     (
         "helm.benchmark.metrics.summac.utils_misc",
@@ -63,27 +65,31 @@ HARMLESS = {
         "any_gpu_with_space",
     ): "asks nvidia-smi for free memory",
 }
+"""A dict from (module, function) to the reason why the function is not followed."""
 
 
 @dataclass
 class Module:
-    """Top-level names of a module: what defines them here, and what the imported ones are
-    elsewhere.
-    """
+    """The top-level names of a module."""
 
     name: str
+    # name -> the node of its class or function, or of its value
     defined: dict[str, ast.AST] = field(default_factory=dict)
-    imported: dict[str, str] = field(default_factory=dict)
-    """Local name -> dotted path."""
+    imported: dict[str, str] = field(default_factory=dict)  # local name -> dotted path
 
 
 @cache
 def source_file(module: str) -> Path | None:
-    """Found without an import: some modules of HELM's need packages that are not installed."""
+    """Return the source file of one of HELM's modules; None if there is no such module.
+
+    The module is not imported, because some modules of HELM need packages that are not installed.
+    """
     helm = importlib.util.find_spec("helm")
-    for folder in helm.submodule_search_locations or [] if helm else []:
-        place = Path(folder, *module.split(".")[1:])
-        for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+    if helm is None:
+        return None
+    for folder in helm.submodule_search_locations or []:
+        path = Path(folder, *module.split(".")[1:])
+        for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
             if file.is_file():
                 return file
     return None
@@ -91,12 +97,14 @@ def source_file(module: str) -> Path | None:
 
 @cache
 def source_tree(module: str) -> ast.Module | None:
+    """Return the syntax tree of one of HELM's modules; None if there is no such module."""
     file = source_file(module)
     return None if file is None else ast.parse(file.read_text("utf-8"))
 
 
 @cache
 def read_module(name: str) -> Module | None:
+    """Return the top-level names of one of HELM's modules; None if there is no such module."""
     tree = source_tree(name)
     if tree is None:
         return None
@@ -114,7 +122,7 @@ def read_module(name: str) -> Module | None:
 
 
 def _top_level(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Statements of a module, and of its `try:` and `if:`."""
+    """Yield the statements of a module, and those within its top-level `try:` and `if:`."""
     for node in tree.body:
         if isinstance(node, ast.Try | ast.If):
             for inner in ast.iter_child_nodes(node):
@@ -125,6 +133,7 @@ def _top_level(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _imports(node: ast.AST) -> dict[str, str]:
+    """Return the dotted path of each name that an import statement binds."""
     if isinstance(node, ast.Import):
         return {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
     if isinstance(node, ast.ImportFrom):
@@ -133,27 +142,32 @@ def _imports(node: ast.AST) -> dict[str, str]:
 
 
 def executed_code(module: str, function: str) -> dict[str, str]:
-    """Return what a run spec executes of an answer, with the places where HELM does it; empty if it
-    executes nothing.
+    """Return what a run spec executes of an answer, such as `Python`, with HELM's functions that
+    execute it; empty if the run spec executes nothing.
+
+    Args:
+        module: the module of the run spec's function.
+        function: the name of this function.
     """
     walk = _Walk()
     walk.visit(module, function)
-    return {what: ", ".join(sorted(places)) for what, places in sorted(walk.found.items())}
+    return {kind: ", ".join(sorted(functions)) for kind, functions in sorted(walk.executed.items())}
 
 
 @dataclass
 class Facts:
-    """The names that a piece of source uses."""
+    """The names that a function, a constant or a method uses."""
 
     module: str
-    names: list[str] = field(default_factory=list)
-    """Names of the same module."""
+    names: list[str] = field(default_factory=list)  # names of the same module
     paths: list[str] = field(default_factory=list)
-    """Paths of other modules, and of classes that are named by texts."""
-    texts: list[str] = field(default_factory=list)
-    executes: list[str] = field(default_factory=list)
-    by_name: list[tuple[str, Facts]] = field(default_factory=list)
-    """Entries of tables from names to functions."""
+    """Dotted paths into other modules, and paths of classes, which HELM writes as texts."""
+    texts: list[str] = field(default_factory=list)  # all other texts
+    executes: list[str] = field(default_factory=list)  # the kinds of code that are executed
+    by_key: list[tuple[str, Facts]] = field(default_factory=list)
+    """The entries of dictionaries whose keys are texts, such as a dictionary from the name of a
+    metric to its function. Only the entries whose keys a run spec names are followed.
+    """
 
 
 @cache
@@ -164,18 +178,21 @@ def facts_of(module_name: str, name: str) -> tuple[Facts, ...]:
         return ()
     node = module.defined[name]
     parts = _methods(module, node) if isinstance(node, ast.ClassDef) else [(module, node)]
-    return tuple(_read(where, part) for where, part in parts)
+    return tuple(_read(owner, part) for owner, part in parts)
 
 
 def _read(module: Module, node: ast.AST) -> Facts:
+    """Return the facts of a node of a module's syntax tree."""
     imported = dict(module.imported)
     for inner in ast.walk(node):
         imported |= _imports(inner)
-    tables = [] if SPEC_MODULE.match(module.name) else list(_tables(node))
-    facts = Facts(module.name, by_name=[(key, _read(module, value)) for key, value in tables])
-    for inner in _outside(node, {id(value) for _, value in tables}):
-        if isinstance(inner, ast.Call) and (what := _executed(module, inner, imported)) is not None:
-            facts.executes.append(what)
+    entries = [] if SPEC_MODULE.match(module.name) else list(_dictionary_entries(node))
+    facts = Facts(module.name, by_key=[(key, _read(module, value)) for key, value in entries])
+    for inner in _nodes_without(node, {id(value) for _, value in entries}):
+        if isinstance(inner, ast.Call):
+            executed = _executed(module, inner, imported)
+            if executed is not None:
+                facts.executes.append(executed)
         if isinstance(inner, ast.Name):
             path = imported.get(inner.id)
             (facts.names if path is None else facts.paths).append(path or inner.id)
@@ -188,34 +205,41 @@ def _read(module: Module, node: ast.AST) -> Facts:
 
 
 def _executed(module: Module, call: ast.Call, imported: dict[str, str]) -> str | None:
-    """Return what runs by this call, if it is one that executes something."""
+    """Return the language or kind of the code that a call executes; None if it executes none."""
     name = ast.unparse(call.func)
     root, _, rest = name.partition(".")
     path = imported.get(root, root) + (f".{rest}" if rest else "")
-    what = BUILTINS.get(name) if name not in module.defined else None
+    executed = None
+    if name not in module.defined:
+        executed = EXECUTING_BUILTINS.get(name)
     package = path.partition(".")[0]
-    if root in imported and package in PACKAGES:
-        what = PACKAGES[package]
+    if root in imported and package in EXECUTING_PACKAGES:
+        executed = EXECUTING_PACKAGES[package]
     elif SYSTEM_CALLS.match(path):
-        what = "a program"
+        executed = "a program"
     if not module.name.startswith(FOLLOWED):
         return None
-    return LANGUAGES.get(module.name, what) if what == "a program" else what
+    if executed == "a program":
+        return LANGUAGES.get(module.name, executed)
+    return executed
 
 
 class _Walk:
-    """Follows what one run spec uses."""
+    """A walk through everything that one run spec uses."""
 
     def __init__(self) -> None:
-        self.found: dict[str, set[str]] = {}
-        self._seen: set[tuple[str, str]] = set()
-        self._texts: set[str] = set()
-        """The texts of functions that make specs: names of metrics among them."""
-        self._by_name: list[tuple[str, str, Facts]] = []
-        """Key, owner and value of entries that the run spec has not named so far."""
+        self.executed: dict[str, set[str]] = {}
+        """A dict from a kind of executed code to HELM's functions that execute it."""
+        self._seen: set[tuple[str, str]] = set()  # the visited (module, name)
+        self._spec_texts: set[str] = set()
+        """The texts in functions that make specs; names of metrics are among them."""
+        self._unnamed_entries: list[tuple[str, str, Facts]] = []
+        """The entries of dictionaries (`Facts.by_key`) whose keys are not in `_spec_texts` so far:
+        the key, the name of the function with the dictionary, and the facts of the value.
+        """
 
     def visit(self, module_name: str, name: str) -> None:
-        """Visit `name` of a module, and what it uses."""
+        """Visit a name of a module, and everything that it uses."""
         if (module_name, name) in self._seen or (module_name, name) in HARMLESS:
             return
         self._seen.add((module_name, name))
@@ -229,35 +253,46 @@ class _Walk:
             self._follow(module.imported[name])
 
     def _follow(self, path: str) -> None:
-        owner, _, name = path.rpartition(".")
+        """Visit the class or function with a dotted path; a module itself is not visited."""
+        module, _, name = path.rpartition(".")
         if source_file(path) is None:
-            self.visit(owner, name)
+            self.visit(module, name)
 
     def _follow_all(self, facts: Facts, owner: str) -> None:
-        for what in facts.executes:
-            self.found.setdefault(what, set()).add(f"{facts.module.rpartition('.')[2]}.{owner}")
+        """Visit everything that is used in the function or class `owner`."""
+        function = f"{facts.module.rpartition('.')[2]}.{owner}"
+        for kind in facts.executes:
+            self.executed.setdefault(kind, set()).add(function)
         for name in facts.names:
             self.visit(facts.module, name)
         for path in facts.paths:
             self._follow(path)
         if SPEC_MODULE.match(facts.module):
-            self._name(set(facts.texts))
-        for key, value in facts.by_name:
-            if key in self._texts:
+            self._add_spec_texts(set(facts.texts))
+        for key, value in facts.by_key:
+            if key in self._spec_texts:
                 self._follow_all(value, owner)
             else:
-                self._by_name.append((key, owner, value))
+                self._unnamed_entries.append((key, owner, value))
 
-    def _name(self, texts: set[str]) -> None:
-        self._texts |= texts
-        now = [entry for entry in self._by_name if entry[0] in self._texts]
-        self._by_name = [entry for entry in self._by_name if entry[0] not in self._texts]
-        for _, owner, value in now:
+    def _add_spec_texts(self, texts: set[str]) -> None:
+        """Add texts of a function that makes specs, and follow the entries that they name."""
+        self._spec_texts |= texts
+        named = []
+        unnamed = []
+        for entry in self._unnamed_entries:
+            key = entry[0]
+            if key in self._spec_texts:
+                named.append(entry)
+            else:
+                unnamed.append(entry)
+        self._unnamed_entries = unnamed
+        for _, owner, value in named:
             self._follow_all(value, owner)
 
 
-def _tables(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Entries of the dictionaries written out in `node` whose keys are all texts."""
+def _dictionary_entries(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield (key, value) of the dictionaries in `node` whose keys are all texts."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Dict) and inner.keys:
             keys = [
@@ -269,24 +304,32 @@ def _tables(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
                 yield from zip(keys, inner.values, strict=True)
 
 
-def _outside(node: ast.AST, without: set[int]) -> Iterator[ast.AST]:
+def _nodes_without(node: ast.AST, left_out: set[int]) -> Iterator[ast.AST]:
+    """Yield a node and all nodes below it, except the nodes with these ids and what is below."""
     yield node
     for child in ast.iter_child_nodes(node):
-        if id(child) not in without:
-            yield from _outside(child, without)
+        if id(child) not in left_out:
+            yield from _nodes_without(child, left_out)
 
 
 def _methods(
-    module: Module, node: ast.ClassDef, hidden: frozenset[str] = frozenset()
+    module: Module, node: ast.ClassDef, overridden: frozenset[str] = frozenset()
 ) -> Iterator[tuple[Module, ast.AST]]:
-    """A class's methods and attributes, and those of its bases that it has not got itself or calls
-    by `super()`; each with the module that it stands in.
+    """Yield the methods and attributes of a class, each with the module in which it is defined.
+
+    Methods and attributes of base classes are included, unless a method of the class overrides
+    them and does not call them by `super()`.
+
+    Args:
+        module: the module of the class.
+        node: the class.
+        overridden: the names of methods that are left out, because a subclass overrides them.
     """
     names = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
-    kept = [part for part in node.body if getattr(part, "name", None) not in hidden]
-    yield from ((module, part) for part in kept)
-    called = set()
-    for call in chain.from_iterable(map(ast.walk, kept)):
+    used_parts = [part for part in node.body if getattr(part, "name", None) not in overridden]
+    yield from ((module, part) for part in used_parts)
+    called = set()  # the names of methods that are called by `super()`
+    for call in chain.from_iterable(map(ast.walk, used_parts)):
         if (
             isinstance(call, ast.Call)
             and isinstance(call.func, ast.Attribute)
@@ -296,18 +339,19 @@ def _methods(
     for base in node.bases:
         name = ast.unparse(base)
         owner = module
-        known = module.defined.get(name)
+        base_class = module.defined.get(name)
         path = module.imported.get(name, "")
-        if known is None and path.startswith(FOLLOWED):
+        if base_class is None and path.startswith(FOLLOWED):
             owner = read_module(path.rpartition(".")[0]) or module
-            known = owner.defined.get(path.rpartition(".")[2])
-        if isinstance(known, ast.ClassDef):
-            yield from _methods(owner, known, (hidden | names) - called)
+            base_class = owner.defined.get(path.rpartition(".")[2])
+        if isinstance(base_class, ast.ClassDef):
+            yield from _methods(owner, base_class, (overridden | names) - called)
 
 
 PART_CLASS = re.compile(r"helm\.benchmark\.(?:scenarios|metrics|annotation)\.[\w.]+\.[A-Z]\w*\Z")
-WHERE_ABSENCE_IS_AN_ERROR = "handle_module_not_found_error"
-INSTALLED = frozenset(
+REPORTS_MISSING_PACKAGE = "handle_module_not_found_error"
+"""HELM's function that raises an error about a package that cannot be imported."""
+ALWAYS_INSTALLED = frozenset(
     {
         # by crfm-helm itself
         "absl",
@@ -335,7 +379,7 @@ INSTALLED = frozenset(
         "ubelt",
         "yaml",
         "zstandard",
-        # by us
+        # by eval-factory
         "docx",
         "filelock",
         "lxml",
@@ -344,11 +388,12 @@ INSTALLED = frozenset(
         "tiktoken",
     }
 )
-ANSWERED_FOR = frozenset(
+REPLACED_IN_EVERY_RUN = frozenset(
     {"bert_score", "helm.common.gpu_utils", "helm.benchmark.metrics.summac.model_summac"}
 )
-"""Modules that `patches/lighter.py` answers for if they cannot be imported, in every run."""
-ANSWERED_FOR_THERE = {"medalign": frozenset({"transformers"})}
+"""The modules that `patches/lighter.py` replaces in every run if they cannot be imported."""
+REPLACED_IN_RUN_SPEC = {"medalign": frozenset({"transformers"})}
+"""A dict from a run spec to the modules that `patches/lighter.py` replaces in its runs only."""
 DISTRIBUTIONS = {
     "Levenshtein": "Levenshtein",
     "PIL": "pillow",
@@ -364,39 +409,45 @@ DISTRIBUTIONS = {
     # HELM's own choice, pytrec-eval, downloads sources while it is built
     "pytrec_eval": "pytrec-eval-terrier",
 }
-"""Module -> what installs it, where the names differ by more than - and _."""
-OF_PICTURES = "helm.benchmark.metrics.image_generation."
-"""Metrics that look at pictures: they import much only when they compute, after all answers
-came.
+"""A dict from a module to the package that contains it, if their names differ by more than - and _.
 """
-OF_SOUNDS = "helm.benchmark.scenarios.audio_language."
-DECODES = ("librosa", "soundfile")  # imported by `datasets` once a row with a sound is read
+PICTURE_METRICS = "helm.benchmark.metrics.image_generation."
+"""The package of metrics that look at pictures. They import much only when they compute, which is
+after the last answer.
+"""
+SOUND_SCENARIOS = "helm.benchmark.scenarios.audio_language."
+SOUND_DECODERS = ("librosa", "soundfile")  # `datasets` imports them to read a row with a sound
 ONLY_WHEN_USED = {
     "cider": ("pycocoevalcap",),
     "chinese_wer_score": ("jieba", "jiwer"),
     "wer_score": ("jiwer",),
-    f"{OF_PICTURES}clip_score_metrics.CLIPScoreMetric": ("torchmetrics", "transformers"),
-    f"{OF_PICTURES}nudity_metrics.NudityMetric": ("nudenet",),
-    f"{OF_SOUNDS}common_voice_15_scenario.CommonVoice15Scenario": DECODES,
-    f"{OF_SOUNDS}covost2_scenario.CoVoST2Scenario": DECODES,
-    f"{OF_SOUNDS}fleurs_fairness_scenario.FLEURSFairnessScenario": DECODES,
-    f"{OF_SOUNDS}fleurs_scenario.FLEURSScenario": DECODES,
+    f"{PICTURE_METRICS}clip_score_metrics.CLIPScoreMetric": ("torchmetrics", "transformers"),
+    f"{PICTURE_METRICS}nudity_metrics.NudityMetric": ("nudenet",),
+    f"{SOUND_SCENARIOS}common_voice_15_scenario.CommonVoice15Scenario": SOUND_DECODERS,
+    f"{SOUND_SCENARIOS}covost2_scenario.CoVoST2Scenario": SOUND_DECODERS,
+    f"{SOUND_SCENARIOS}fleurs_fairness_scenario.FLEURSFairnessScenario": SOUND_DECODERS,
+    f"{SOUND_SCENARIOS}fleurs_scenario.FLEURSScenario": SOUND_DECODERS,
 }
-"""Metric or scenario -> what is imported only when it is computed or read, in modules that HELM
-names nowhere.
+"""A dict from a metric or a scenario to the packages that are imported only when the metric is
+computed or the scenario is read. The source of the metric or scenario does not show these imports.
 """
 MAY_BE_NEEDED = frozenset(
     {"gdown", "jieba", "opencc", "pypinyin", "torch", "torchvision", "transformers", "unidecode"}
 )
-"""Packages that some run spec imports under a condition."""
+"""The modules that some run specs import under a condition."""
 
 
 def packages_of(name: str, function: Callable[..., Any]) -> list[str]:
-    """Modules, by their first name, that a run of this run spec cannot do without."""
+    """Return the top-level modules without which a run of a run spec fails.
+
+    Args:
+        name: the name of the run spec.
+        function: the function of the run spec.
+    """
     needed: set[str] = set()
     seen: set[str] = set()
-    for one in _functions(function, {}).values():
-        tree = _source_of(one)
+    for called_function in _functions(function, {}).values():
+        tree = _source_of(called_function)
         needed |= {
             module
             for module in _modules_imported_by(tree.body, local=True)
@@ -406,42 +457,47 @@ def packages_of(name: str, function: Callable[..., Any]) -> list[str]:
             if PART_CLASS.match(text):
                 needed |= _imported_by(text.rpartition(".")[0], seen)
             needed |= set(ONLY_WHEN_USED.get(text, ()))
-        needed |= _of_metrics_either_way(one, tree)
-    known = (
-        INSTALLED
+        needed |= _needed_in_both_branches(called_function, tree)
+    available = (
+        ALWAYS_INSTALLED
         | sys.stdlib_module_names
-        | ANSWERED_FOR
-        | ANSWERED_FOR_THERE.get(name, frozenset())
+        | REPLACED_IN_EVERY_RUN
+        | REPLACED_IN_RUN_SPEC.get(name, frozenset())
     )
-    return sorted({module.partition(".")[0] for module in needed} - known)
+    return sorted({module.partition(".")[0] for module in needed} - available)
 
 
-def _of_metrics_either_way(function: Callable[..., Any], tree: ast.AST) -> set[str]:
-    """Return what the metrics of both branches of a condition need, which are those of helpers."""
-    found: set[str] = set()
-    for node in _certain(tree):
+def _needed_in_both_branches(function: Callable[..., Any], tree: ast.AST) -> set[str]:
+    """Return the modules that metrics need in both branches of a condition of the function.
+
+    The metrics are named by helpers that the branches call. `tree` is the function's source.
+    """
+    needed: set[str] = set()
+    for node in _unconditional(tree):
         if isinstance(node, ast.If) and node.orelse:
-            found |= _of_branch(function, node.body) & _of_branch(function, node.orelse)
-    return found
+            in_body = _needed_in_branch(function, node.body)
+            in_else = _needed_in_branch(function, node.orelse)
+            needed |= in_body & in_else
+    return needed
 
 
-def _of_branch(function: Callable[..., Any], branch: list[ast.stmt]) -> set[str]:
+def _needed_in_branch(function: Callable[..., Any], branch: list[ast.stmt]) -> set[str]:
     called: dict[str, Callable[..., Any]] = {}
     for helper in _helpers(function, {name.id for name in _names_in(branch)}):
         _functions(helper, called)
-    texts = chain.from_iterable(_texts(_source_of(one)) for one in called.values())
+    texts = chain.from_iterable(_texts(_source_of(helper)) for helper in called.values())
     return set(chain.from_iterable(ONLY_WHEN_USED.get(text, ()) for text in texts))
 
 
 def _names_in(statements: list[ast.stmt]) -> Iterator[ast.Name]:
     for statement in statements:
-        for node in _certain(statement):
+        for node in _unconditional(statement):
             if isinstance(node, ast.Name):
                 yield node
 
 
 def requirements(needed: set[str]) -> dict[str, str]:
-    """Return what to install for each module that run specs need or may need."""
+    """Return the package to install for each module that run specs need or may need."""
     return {
         module: requirement_of(module)
         for module in sorted({*needed, *DISTRIBUTIONS, *MAY_BE_NEEDED})
@@ -449,32 +505,37 @@ def requirements(needed: set[str]) -> dict[str, str]:
 
 
 def requirement_of(module: str) -> str:
-    """Return what to install for a module: in the versions that HELM asks for, if it names any."""
+    """Return the package to install for a module, with the versions that HELM requires, if any."""
     name = DISTRIBUTIONS.get(module, module.replace("_", "-"))
     for line in metadata.requires(installed_upstream().package) or ():
-        asked = re.match(r"([\w.-]+)(?:\[[^]]*\])?([^;]*)", line)
-        if asked and asked[1].replace("_", "-").lower() == name.lower():
-            return name + asked[2].strip()
+        # "Pillow[extra]>=10.2; extra == ...": the name, and the versions
+        requirement = re.match(r"([\w.-]+)(?:\[[^]]*\])?([^;]*)", line)
+        if requirement and requirement[1].replace("_", "-").lower() == name.lower():
+            return name + requirement[2].strip()
     return name
 
 
 def _functions(
-    function: Callable[..., Any], found: dict[str, Callable[..., Any]]
+    function: Callable[..., Any], by_name: dict[str, Callable[..., Any]]
 ) -> dict[str, Callable[..., Any]]:
-    """The function and HELM's helpers that it calls in any case, and theirs."""
-    if function.__qualname__ not in found:
-        found[function.__qualname__] = function
-        names = {node.id for node in _certain(_source_of(function)) if isinstance(node, ast.Name)}
+    """Add a function to `by_name`, with the helpers of HELM that it always calls, and so on.
+
+    Returns `by_name`, a dict from the qualified name of each function to the function.
+    """
+    if function.__qualname__ not in by_name:
+        by_name[function.__qualname__] = function
+        nodes = _unconditional(_source_of(function))
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
         for helper in _helpers(function, names):
-            _functions(helper, found)
-    return found
+            _functions(helper, by_name)
+    return by_name
 
 
 def _helpers(function: Callable[..., Any], names: Iterable[str]) -> Iterator[Callable[..., Any]]:
-    """HELM's functions of these names, as the function knows them."""
-    beside = inspect.unwrap(function).__globals__
+    """Yield HELM's functions with these names in the function's module."""
+    module_names = inspect.unwrap(function).__globals__
     for name in sorted(names):
-        helper = beside.get(name)
+        helper = module_names.get(name)
         if inspect.isfunction(helper) and helper.__module__.startswith("helm.benchmark"):
             yield helper
 
@@ -483,25 +544,27 @@ def _source_of(function: Callable[..., Any]) -> ast.Module:
     return ast.parse(textwrap.dedent(inspect.getsource(function)))
 
 
-def _certain(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that are reached with any arguments."""
+def _unconditional(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that are executed whatever the arguments are: no branches of conditions."""
     yield tree
     if isinstance(tree, (ast.If, ast.IfExp)):
-        yield from _certain(tree.test)
+        yield from _unconditional(tree.test)
         return
     for node in ast.iter_child_nodes(tree):
-        yield from _certain(node)
+        yield from _unconditional(node)
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:
-    for node in _certain(tree):
+    for node in _unconditional(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
 
 def _modules_imported_by(body: list[ast.stmt], *, local: bool = False) -> Iterator[str]:
-    """Modules imported when these statements are executed; with `local`, when the functions in
-    them are called too.
+    """Yield the modules that these statements import.
+
+    Imports in branches of conditions are left out, and so are imports whose failure is handled.
+    With `local`, the imports within functions are included.
     """
     for node in body:
         if isinstance(node, ast.Import):
@@ -512,6 +575,7 @@ def _modules_imported_by(body: list[ast.stmt], *, local: bool = False) -> Iterat
                 f"{node.module}.{alias.name}" for alias in node.names if _is_helms(node.module)
             )
         elif isinstance(node, ast.Try):
+            # If a handler raises no error, HELM goes on without the module.
             if all(_raises(handler) for handler in node.handlers):
                 yield from _modules_imported_by(node.body, local=local)
         elif isinstance(node, (ast.ClassDef, ast.With)) or (
@@ -523,30 +587,32 @@ def _modules_imported_by(body: list[ast.stmt], *, local: bool = False) -> Iterat
 def _raises(handler: ast.ExceptHandler) -> bool:
     return any(
         isinstance(node, ast.Raise)
-        or (isinstance(node, ast.Name) and node.id == WHERE_ABSENCE_IS_AN_ERROR)
+        or (isinstance(node, ast.Name) and node.id == REPORTS_MISSING_PACKAGE)
         for node in ast.walk(handler)
     )
 
 
 def _imported_by(module: str, seen: set[str]) -> set[str]:
-    """Return what importing a module of HELM's imports that is not HELM's."""
-    found: set[str] = set()
-    if module in seen or module in ANSWERED_FOR:
-        return found
+    """Return the modules of other packages that the import of one of HELM's modules imports.
+
+    Modules of HELM in `seen` are skipped; the others are added to `seen`.
+    """
+    imported: set[str] = set()
+    if module in seen or module in REPLACED_IN_EVERY_RUN:
+        return imported
     seen.add(module)
     for name in _imports_of(module):
-        found |= _imported_by(name, seen) if _is_helms(name) else {name}
-    return found
+        imported |= _imported_by(name, seen) if _is_helms(name) else {name}
+    return imported
 
 
 @cache
 def _imports_of(module: str) -> tuple[str, ...]:
-    tree = source_tree(module)  # None: a class or function of its module
-    return (
-        ()
-        if tree is None
-        else tuple(_modules_imported_by(tree.body, local=module.startswith(OF_PICTURES)))
-    )
+    """Return the modules that one of HELM's modules imports."""
+    tree = source_tree(module)
+    if tree is None:  # `module` is the path of a class or function in a module.
+        return ()
+    return tuple(_modules_imported_by(tree.body, local=module.startswith(PICTURE_METRICS)))
 
 
 def _is_helms(module: str) -> bool:

@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
-"""Writes an index of src/eval_factory/tasks/: every run spec of the installed HELM, read from its
-source.
+"""Writes an index of src/eval_factory/tasks/: all run specs of the installed HELM.
 
-helm_index.json is of crfm-helm. Run with the Python of medhelm's environment, and PYTHONPATH=src,
-it writes medhelm_index.json.
+helm_index.json is the index of crfm-helm. With the Python of medhelm's environment and
+PYTHONPATH=src, the script writes medhelm_index.json. Usage: make_helm_index.py [FILE]
 
-Run specs are found by importing HELM's modules of run specs; none is called, because some download
-while they are built. Everything else is read from the syntax tree, so that the same HELM gives the
-same index whatever else is installed. A test makes the index anew and compares. Usage:
-make_helm_index.py [FILE]
+Run specs are found by importing HELM's modules of run specs. No run spec is called, because some
+run specs download files. Everything else is read from the syntax tree, so that the same HELM gives
+the same index whatever else is installed. A test makes the index again, and compares.
 """
 
 from __future__ import annotations
@@ -42,9 +40,9 @@ SCENARIO_CLASS = re.compile(r"helm\.benchmark\.scenarios\.[\w.]+\.[A-Z]\w*\Z")
 ANNOTATOR_CLASS = re.compile(r"helm\.benchmark\.annotation\.[\w.]+\.[A-Z]\w*\Z")
 JUDGE_HELPERS = "helm.benchmark.annotation.model_as_judge"
 JUDGE_HELPER = "score_with_reasoning"
-"""The helper whose last of four arguments is a deployment."""
-LONGEST_DESCRIPTION = 160
-UNKNOWN_METRIC = "unknown"
+"""The helper in `JUDGE_HELPERS` whose last of four arguments is the judge's deployment."""
+MAX_DESCRIPTION = 160  # the maximum length of a description, in characters
+UNKNOWN_METRIC = "unknown"  # HELM's word for a metric or split that it does not state
 IMAGE_GENERATION = "heim_run_specs"
 PERSPECTIVE_METRIC = "toxic_frac"
 MEDIA = {
@@ -53,23 +51,23 @@ MEDIA = {
     "speech_disorder_audio_run_specs": SOUNDS,
     "vlm_run_specs": IMAGES,
 }
-"""Modules whose every run spec has prompts with such in them."""
-VIDEO = frozenset({"msr_vtt"})
+"""A dict from a module to the medium that the prompts of all its run specs contain."""
+VIDEO_RUN_SPECS = frozenset({"msr_vtt"})
 CRITIQUE = re.compile(r"critique", re.IGNORECASE)
-"""A part of the names of helpers that add a metric for which HELM asks a model of its own with
-pictures or sounds.
+"""A part of the names of helpers that add critiques. HELM asks a model of its own, with pictures or
+sounds, to critique the answers.
 """
 EXAMPLES = "max_train_instances"
 LANGUAGE_MODELING = "get_language_modeling_adapter_spec"
 MULTIPLE_CHOICE = ("get_multiple_choice_adapter_spec", "get_multiple_choice_joint_adapter_spec")
 LETTER_FOR = re.compile(r"\b[A-F]['\"]?\s+(?:for|if|means|=)\s")
-"""Instructions that say what a letter stands for: "Answer A for yes, B for no"."""
+"""Finds instructions that state the meaning of a letter, as in "Answer A for yes, B for no"."""
 
-Described = dict[str, Any]
+Described = dict[str, Any]  # the facts about a run spec or a scenario, by name
 
 
 def make_index() -> str:
-    """The text of index.json: sorted, a run spec a line."""
+    """Return the text of the index, with a line for each run spec, sorted by name."""
     replace_missing_torch()
     from helm.benchmark import run_spec
     from helm.benchmark.run_expander import RUN_EXPANDERS
@@ -82,8 +80,8 @@ def make_index() -> str:
         if function.__module__.startswith(PACKAGE)
     }
     described = {name: describe(name, function, schemas) for name, function in functions.items()}
-    lines = [f"{_json(name)}: {_json(told)}" for name, told in described.items()]
-    packages = set(chain.from_iterable(told.get("packages", []) for told in described.values()))
+    lines = [f"{_json(name)}: {_json(facts)}" for name, facts in described.items()]
+    packages = set(chain.from_iterable(facts.get("packages", []) for facts in described.values()))
     return (
         "{\n"
         f'"helm": {_json(metadata.version(installed_upstream().package))},\n'
@@ -98,7 +96,13 @@ def _json(value: object) -> str:
 
 
 def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[str]]) -> Described:
-    """Return what the index says of a run spec; what is not known is left out."""
+    """Return the facts about a run spec; facts that are not known are left out.
+
+    Args:
+        name: the name of the run spec.
+        function: the function of the run spec.
+        schemas: the main metrics of each run group, from HELM's schemas.
+    """
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(tree, ast.FunctionDef)  # noqa: S101 - run specs are functions
     module = function.__module__.removeprefix(PACKAGE)
@@ -107,7 +111,8 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
     splits = _unique(chain.from_iterable(scenario["splits"] for scenario in scenarios))
     folders = _unique(scenario["name"] for scenario in scenarios if scenario["name"])
     annotators = _unique(text for text in _texts(tree) if ANNOTATOR_CLASS.match(text))
-    known = {
+    asks = _asks(name, module, tree, metrics)
+    facts = {
         "module": module,
         "description": _description(name, scenarios, ast.get_docstring(tree)),
         "parameters": parameters(tree.args),
@@ -120,22 +125,24 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "judge_deployments": _unique(chain.from_iterable(map(judge_deployments, annotators))),
         "packages": packages_of(name, function),
         "executes": executed_code(function.__module__, inspect.unwrap(function).__name__),
-        "asks": (asked := _asks(name, module, tree, metrics)),
-        "media": MEDIA.get(module) if asked != "image generation" else None,
+        "asks": asks,
+        "media": MEDIA.get(module) if asks != "image generation" else None,
         "zero_shot": is_zero_shot(tree),
         "choices": choices_of(tree),
     }
-    return {key: value for key, value in known.items() if value not in (None, [], {})}
+    return {key: value for key, value in facts.items() if value not in (None, [], {})}
 
 
 def _asks(name: str, module: str, tree: ast.AST, metrics: list[str]) -> str | None:
-    if module == IMAGE_GENERATION or any("image_generation" in one for one in _names(tree)):
+    """Return the kind of model or service that a run spec asks; None: a model that writes text."""
+    if module == IMAGE_GENERATION or any("image_generation" in used for used in _names(tree)):
         return "image generation"
-    if name in VIDEO:
+    if name in VIDEO_RUN_SPECS:
         return "videos"
     if module in MEDIA and any(map(CRITIQUE.search, _names(tree))):
         return "critiques of answers"
-    if module in MEDIA and metrics == [PERSPECTIVE_METRIC]:  # nothing else of it is shown
+    # The scenario has no other main metric.
+    if module in MEDIA and metrics == [PERSPECTIVE_METRIC]:
         return "toxicity scores of the Perspective API"
     return _log_probabilities(tree)
 
@@ -145,41 +152,49 @@ def _log_probabilities(tree: ast.AST) -> str | None:
     return "log probabilities" if adapters == {LANGUAGE_MODELING} else None
 
 
-def is_zero_shot(tree: ast.AST) -> bool | None:
-    """True if every adapter that the run spec may have shows no examples: there is nothing to
-    draw in trials.
-    """
+def _adapter_calls(tree: ast.AST) -> list[ast.Call]:
+    """Return the calls that make the adapters which a run spec may have."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    adapters = [
+    return [
         call for call in calls if ast.unparse(call.func).endswith(("_adapter_spec", "AdapterSpec"))
     ]
-    return True if {_examples(call) for call in adapters} == {0} else None
+
+
+def is_zero_shot(tree: ast.AST) -> bool | None:
+    """Return True if every adapter that the run spec may have shows no examples, else None.
+
+    All trials of such a run spec would ask the same questions.
+    """
+    return True if {_examples(call) for call in _adapter_calls(tree)} == {0} else None
 
 
 def choices_of(tree: ast.AST) -> str | None:
-    """Return whether every adapter that the run spec may have shows options with letters, and what
-    the letters stand for.
+    """Return what the letters of the options stand for.
+
+    Returns:
+        `by meaning` if the instructions state the meaning of each letter; `by place` if a letter
+        stands for the place of an option; None if an adapter that the run spec may have shows no
+        options with letters.
     """
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    adapters = [
-        call for call in calls if ast.unparse(call.func).endswith(("_adapter_spec", "AdapterSpec"))
-    ]
+    adapters = _adapter_calls(tree)
     if not adapters or any(ast.unparse(call.func) not in MULTIPLE_CHOICE for call in adapters):
         return None
     return "by meaning" if any(map(LETTER_FOR.search, _texts(tree))) else "by place"
 
 
 def _examples(call: ast.Call) -> int | None:
-    """Return how many examples an adapter shows; None if that is computed."""
+    """Return the number of examples that an adapter shows; None if the number is computed."""
     from helm.benchmark.adaptation import adapter_spec, common_adapter_specs
 
-    given = next((keyword.value for keyword in call.keywords if keyword.arg == EXAMPLES), None)
-    if given is not None or any(keyword.arg is None for keyword in call.keywords):
-        return (
-            given.value
-            if isinstance(given, ast.Constant) and isinstance(given.value, int)
-            else None
-        )
+    argument = None
+    for keyword in call.keywords:
+        if keyword.arg == EXAMPLES:
+            argument = keyword.value
+    has_any_keywords = any(keyword.arg is None for keyword in call.keywords)  # `**kwargs`
+    if argument is not None or has_any_keywords:
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, int):
+            return argument.value
+        return None
     name = ast.unparse(call.func)
     helper = getattr(common_adapter_specs, name, None) or getattr(adapter_spec, name, None)
     if helper is None:
@@ -187,22 +202,15 @@ def _examples(call: ast.Call) -> int | None:
     parameter = inspect.signature(helper).parameters.get(EXAMPLES)
     if parameter is not None:
         return parameter.default if isinstance(parameter.default, int) else None
-    inner = [
-        node
-        for node in ast.walk(ast.parse(inspect.getsource(helper)))
-        if isinstance(node, ast.Call)
-    ]
-    numbers = {
-        _examples(node)
-        for node in inner
-        if ast.unparse(node.func).endswith(("_adapter_spec", "AdapterSpec"))
-    }
+    # The helper has no such parameter: read the adapters that the helper itself makes.
+    numbers = set(map(_examples, _adapter_calls(ast.parse(inspect.getsource(helper)))))
     return numbers.pop() if len(numbers) == 1 else None
 
 
 def parameters(arguments: ast.arguments) -> dict[str, dict[str, Any]]:
-    """Return the annotation and the default of each parameter, by its name; without a default it is
-    required.
+    """Return the `type` and the `default` of each parameter, by the parameter's name.
+
+    A parameter without `default` is required.
     """
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults: list[ast.expr | None] = [None] * (len(positional) - len(arguments.defaults))
@@ -210,19 +218,19 @@ def parameters(arguments: ast.arguments) -> dict[str, dict[str, Any]]:
         *zip(positional, [*defaults, *arguments.defaults], strict=True),
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for argument, default in pairs:
         entry: dict[str, Any] = {}
         if argument.annotation is not None:
             entry["type"] = ast.unparse(argument.annotation)
         if default is not None:
             entry["default"] = _constant(default)
-        found[argument.arg] = entry
-    return found
+        by_name[argument.arg] = entry
+    return by_name
 
 
 def _constant(node: ast.expr) -> Any:
-    """A default as JSON; HELM's constants (`ADAPT_...`) by their value."""
+    """Return the value of a default: of a literal, or of HELM's constants (`ADAPT_...`)."""
     try:
         return ast.literal_eval(node)
     except ValueError:
@@ -232,58 +240,64 @@ def _constant(node: ast.expr) -> Any:
 
 
 def scenario_classes(tree: ast.FunctionDef, function: Callable[..., Any]) -> list[str]:
-    """Classes that the run spec names, or else those that a helper beside it names."""
-    found = _unique(text for text in _texts(tree) if SCENARIO_CLASS.match(text))
-    if found:
-        return found
+    """Return the paths of the scenario classes that a run spec names.
+
+    If the run spec names none, return those that helpers in its module name.
+    """
+    classes = _unique(text for text in _texts(tree) if SCENARIO_CLASS.match(text))
+    if classes:
+        return classes
     helpers = [inspect.unwrap(function).__globals__.get(name) for name in sorted(_names(tree))]
     for helper in helpers:
         if inspect.isfunction(helper) and helper.__name__.endswith(("_scenario_spec", "_spec")):
             body = ast.parse(textwrap.dedent(inspect.getsource(helper)))
-            found += [text for text in _texts(body) if SCENARIO_CLASS.match(text)]
-    return _unique(found)
+            classes += [text for text in _texts(body) if SCENARIO_CLASS.match(text)]
+    return _unique(classes)
 
 
 @cache
 def read_class(path: str) -> Described:
-    """Return what a scenario's class says of itself: folder name, description, main metrics and
-    splits.
+    """Return the facts that a scenario's class states about itself, or inherits.
+
+    The facts are: the name of the scenario's folder, the description, the main metrics and splits.
     """
     module, _, name = path.rpartition(".")
-    said: Described = {
+    stated: Described = {
         "class": path,
         "name": None,
         "description": None,
         "metrics": [],
         "splits": [],
-        "described": [],
+        "metadata_descriptions": [],
     }
     tree = source_tree(module)
     if tree is None:
-        return said
+        return stated
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     node = classes.get(name)
     if node is None:
-        return said
+        return stated
     for key, value in _constants(node):
         if key in ("name", "description"):
-            said[key] = said[key] or value
+            stated[key] = stated[key] or value
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "ScenarioMetadata":
-            _add_metadata(said, {keyword.arg: keyword.value for keyword in call.keywords})
-    # several: they describe parts of the scenario
-    if len(said["described"]) == 1 or not said["description"]:
-        said["description"] = next(iter(said["described"]), said["description"])
-    said["description"] = said["description"] or ast.get_docstring(node)
+            _add_metadata(stated, {keyword.arg: keyword.value for keyword in call.keywords})
+    # Several descriptions in the metadata describe parts of the scenario. Then the description of
+    # the class is preferred.
+    descriptions = stated["metadata_descriptions"]
+    if len(descriptions) == 1 or not stated["description"]:
+        stated["description"] = next(iter(descriptions), stated["description"])
+    stated["description"] = stated["description"] or ast.get_docstring(node)
     for base in node.bases:
         inherited = _base(base, module, classes, tree)
         if inherited is not None:
-            said = {key: said.get(key) or inherited.get(key) for key in said}
-    return {**said, "class": path}
+            stated = {key: stated.get(key) or inherited.get(key) for key in stated}
+    return {**stated, "class": path}
 
 
 def _constants(node: ast.ClassDef) -> Iterator[tuple[str, Any]]:
-    """The attributes that a class's body gives a constant."""
+    """Yield (name, value) of the attributes to which the class's body assigns a constant."""
     for statement in node.body:
         if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(
             statement.value, ast.Constant
@@ -296,19 +310,22 @@ def _constants(node: ast.ClassDef) -> Iterator[tuple[str, Any]]:
             )
 
 
-def _add_metadata(said: Described, given: dict[str | None, ast.expr]) -> None:
-    for key, target in (("main_metric", "metrics"), ("main_split", "splits")):
-        value = given.get(key)
-        if isinstance(value, ast.Constant) and value.value not in (UNKNOWN_METRIC, *said[target]):
-            said[target] = [*said[target], value.value]
-    described = given.get("description")
-    if isinstance(described, ast.Constant) and described.value:
-        said["described"] = [*said["described"], described.value]
+def _add_metadata(stated: Described, arguments: dict[str | None, ast.expr]) -> None:
+    """Add the arguments of a `ScenarioMetadata` to the facts of a scenario's class."""
+    for argument, key in (("main_metric", "metrics"), ("main_split", "splits")):
+        value = arguments.get(argument)
+        if isinstance(value, ast.Constant) and value.value not in (UNKNOWN_METRIC, *stated[key]):
+            stated[key] = [*stated[key], value.value]
+    description = arguments.get("description")
+    if isinstance(description, ast.Constant) and description.value:
+        descriptions = stated["metadata_descriptions"]
+        stated["metadata_descriptions"] = [*descriptions, description.value]
 
 
 def _base(
     base: ast.expr, module: str, classes: dict[str, ast.ClassDef], tree: ast.Module
 ) -> Described | None:
+    """Return the facts of a base class; None if the module neither defines nor imports it."""
     name = ast.unparse(base)
     if name in classes:
         return read_class(f"{module}.{name}")
@@ -321,8 +338,10 @@ def _base(
 
 
 def judge_deployments(path: str) -> list[str]:
-    """Deployments that an annotator asks, where its module or HELM's helper for judges names
-    them.
+    """Return the deployments that an annotator asks.
+
+    They are named in the annotator's module, or in those of HELM's helpers for judges that the
+    module uses.
     """
     tree = source_tree(path.rpartition(".")[0])
     if tree is None or "AutoClient" not in _names(tree):
@@ -339,8 +358,10 @@ def judge_deployments(path: str) -> list[str]:
 
 
 def _deployments_in(node: ast.AST) -> list[str]:
-    """Return the deployments in `model_deployment="..."`, `ask(client, prompt, "model",
-    "deployment")`, a class's `_ANNOTATOR_MODEL = "..."`.
+    """Return the deployments that a node of a syntax tree names.
+
+    The forms are `model_deployment="..."`, `score_with_reasoning(client, prompt, "model",
+    "deployment")`, and a class's `_ANNOTATOR_MODEL = "..."`.
     """
     values: list[ast.expr] = []
     if isinstance(node, ast.keyword) and node.arg in (
@@ -362,8 +383,11 @@ def _deployments_in(node: ast.AST) -> list[str]:
 
 
 def main_names_of_schemas() -> dict[str, list[str]]:
-    """Return the main metric of each run group, if all schemas that have one say the same."""
-    said: dict[str, list[str]] = {}
+    """Return the main metric of each run group for which all schemas state the same metric.
+
+    The schemas are HELM's files `schema_*.yaml`. A list with the main metric belongs to each group.
+    """
+    names_by_group: dict[str, list[str]] = {}
     folder = resources.files("helm.benchmark") / "static"
     files = [
         file
@@ -378,8 +402,12 @@ def main_names_of_schemas() -> dict[str, list[str]]:
         for group in yaml.load(text, Loader=loader).get("run_groups", []):  # noqa: S506 - a safe loader
             name = (group.get("environment") or {}).get("main_name")
             if name and name != UNKNOWN_METRIC:
-                said.setdefault(group["name"], []).append(name)
-    return {group: _unique(names) for group, names in said.items() if len(set(names)) == 1}
+                names_by_group.setdefault(group["name"], []).append(name)
+    main_names = {}
+    for group_name, names in names_by_group.items():
+        if len(set(names)) == 1:
+            main_names[group_name] = _unique(names)
+    return main_names
 
 
 def _by_group(tree: ast.FunctionDef, schemas: dict[str, list[str]]) -> list[str]:
@@ -395,6 +423,7 @@ def _by_group(tree: ast.FunctionDef, schemas: dict[str, list[str]]) -> list[str]
 
 
 def _description(name: str, scenarios: list[Described], docstring: str | None) -> str:
+    """Return the first sentence about the scenario or the run spec, else the run spec's name."""
     texts = [scenario["description"] for scenario in scenarios[:1]]
     for text in (*texts, docstring):
         plain = _first_sentence(text or "")
@@ -408,7 +437,7 @@ def _first_sentence(text: str) -> str:
     paragraph = text.strip().split("\n\n")[0]
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
     sentence = re.split(r"(?<=[a-z0-9)\"'])\. (?=[A-Z])", plain)[0].rstrip(". ")
-    return textwrap.shorten(sentence, LONGEST_DESCRIPTION, placeholder=" ...")
+    return textwrap.shorten(sentence, MAX_DESCRIPTION, placeholder=" ...")
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:
