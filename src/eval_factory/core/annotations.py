@@ -373,6 +373,7 @@ class RatedQuestion:
             values: the value of the rating for each question.
         """
         if self.kind == CRITERIA_SHEET:
+            # not 0: a case without positive points has no score, and is not in a sample
             maximum = sum(question.points for question in questions if question.points > 0)
             pairs = zip(questions, values, strict=True)
             return sum(question.points * value for question, value in pairs) / maximum

@@ -1,5 +1,7 @@
 """Defines the records of further askings: the changes of answers when questions are asked again
 (`extra.repeats`, `perturb` and others).
+
+A family is a kind of change in the words of questions, such as typing errors (`typos`).
 """
 
 from __future__ import annotations
@@ -83,13 +85,15 @@ class Repeats:
 
 @dataclass(frozen=True)
 class InOtherWords:
-    """The effect on the score if questions are worded differently by a family of perturbations."""
+    """The effect on the score if the questions are changed by one family of perturbations."""
 
     change: Change
     unchanged: int  # the number of questions that the family does not change; not asked again
     p_holm: float | None = None  # the p value, corrected for the number of families (Holm)
     groups: Mapping[str, Mapping[str, Change]] = field(default_factory=dict)
-    """Field of the instances -> its value -> the change in this group, from ten questions on."""
+    """Field of the instances -> its value -> the change in this group. Groups of fewer than ten
+    questions are left out.
+    """
     lost: tuple[str, ...] = ()  # the ids of the first instances that turned from right to wrong
 
 

@@ -71,9 +71,9 @@ class AttemptState(TextEnum):
     """The state of an attempt to get an answer, in the journal of requests."""
 
     ANSWERED = "answered"
-    CACHED = "cached"
-    RETRIED = "retried"
-    FAILED = "failed"
+    CACHED = "cached"  # the answer was stored already, and no request was sent
+    RETRIED = "retried"  # the attempt failed, and another attempt followed
+    FAILED = "failed"  # the attempt failed, and was the last attempt
     # The endpoint rejected the request, which was sent again at once (without a field, or with a
     # new token); or the endpoint cannot answer any request.
     REFUSED = "refused"

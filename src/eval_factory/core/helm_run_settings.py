@@ -68,7 +68,8 @@ class SampleSettings:
     # the field of the instances that names their source (several instances share a source); the
     # sample is never stratified by this field
     source: str | None = None
-    # True if groups are ignored: a larger sample then contains each smaller sample
+    # True if the sample is not stratified (drawn in proportion to groups): a larger sample then
+    # contains each smaller sample
     in_one_order: bool = False
     ids: tuple[str, ...] = ()  # the ids of the instances to ask; if set, no sample is drawn
 
@@ -110,7 +111,7 @@ class HelmRunSettings:
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables that pass the settings to helm-run."""
-        settings = json.dumps(asdict(self), default=sorted)  # `sorted` makes lists of sets
+        settings = json.dumps(asdict(self), default=sorted)  # JSON has no sets: `sorted` makes lists
         return {**self.library_variables, SETTINGS_VARIABLE: settings}
 
     @classmethod

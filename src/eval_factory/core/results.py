@@ -165,7 +165,7 @@ class RubricVotes:
     asked: int  # the number of all criteria
     met: int
     not_met: int
-    unjudged: int  # criteria without a verdict
+    unjudged: int  # criteria that no judge decided, or not this judge
     tied: int = 0  # criteria that equal numbers of judges call met and not met
     # by one judge: the mean score of the cases in which this judge decided every criterion; the
     # score of a case may be below 0

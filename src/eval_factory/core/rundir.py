@@ -225,9 +225,10 @@ class RunDir:
         return self.annotations / f"sample-{sheet}.json"
 
     def bundled_folder(self, folder: str) -> Path:
-        """Return the path to which a folder of a data bundle is copied.
+        """Return the path to which `folder` of a data bundle is copied.
 
-        The folder is not that of a single scenario: it contains data sets of the Hub, for example.
+        `folder` must not be the folder of one scenario. It is, for example, the folder of all data
+        sets of the Hub. For a scenario's folder, see `scenario_folder` in `helm/output.py`.
         """
         return self.helm / folder
 

@@ -443,8 +443,8 @@ def refused_calls(allowed: Allowed) -> bytes:
         (_EQUAL, 0, 1, numbers.pop("clone3")),
         (_RETURN, 0, 0, _ERROR | _ENOSYS),
     ]
-    # Unix sockets are refused with network access: without a network namespace, a program could
-    # reach abstract Unix sockets of other programs, such as those of a desktop.
+    # A program with network access has no network namespace of its own, and could reach abstract
+    # Unix sockets of other programs, such as those of a desktop. Its Unix sockets are refused.
     families = list(_FAMILIES)
     if not allowed.network:
         families.append(_UNIX)

@@ -70,6 +70,7 @@ class BatchStatus:
     intent: str | None
     """The value of the metadata field `INTENT_METADATA_KEY`; None if there is no such field."""
     has_metadata: bool
+    """False if the batch was made without metadata, or if the endpoint does not return them."""
     errors: tuple[tuple[str, str], ...]
     """The (code, message) of each reason why the complete batch failed."""
 

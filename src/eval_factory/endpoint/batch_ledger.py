@@ -5,8 +5,8 @@ is killed at any time. An intent (a note that a batch is about to be sent) is wr
 batch's file is uploaded. The file's id is written before a batch is made from the file. A batch
 counts as sent when its id is written. Replies stay until the response cache has them.
 
-An invocation is one start of eval-factory in the output folder. It may start helm-run several
-times, once more each time that batches have brought replies.
+An invocation is one start of eval-factory in the output folder. It starts helm-run once, and again
+each time that batches have brought replies.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from eval_factory.core.secrets import fill_variables, variables_in
 from eval_factory.endpoint import media, openai_api
 
 BATCH_OR_SINGLE = "fallback"
-"""The value of `batch` with which requests that their batch did not answer are sent one by one."""
+"""A value of `batch`: if a batch ends without an answer to a request, the request is sent alone."""
 # Fields that model_deployments.yaml leaves out if they are empty: without them, the file stays as
 # earlier versions, which did not have these fields, wrote it.
 _OMITTED_IF_EMPTY = (
@@ -65,7 +65,7 @@ class EndpointSettings:
     max_retries: int
     parallelism: int
     top_p: float | None = None
-    use_nvcf: bool = False
+    use_nvcf: bool = False  # True if the URL is that of an NVIDIA Cloud Function
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     # N > 0: the run, or the judge, stops if its first N requests all fail; 0: it does not stop
@@ -90,7 +90,7 @@ class EndpointSettings:
     batch: bool | str = False
     """False, True or `BATCH_OR_SINGLE`: whether requests go by batch.
 
-    With True, a request that its batch did not answer fails.
+    With True, a request fails if its batch ends without an answer to it.
     """
     structured: bool = False  # True for a judge whose verdicts have to follow a JSON schema
 

@@ -157,6 +157,8 @@ def prompt_size_in_bytes(body: Mapping[str, Any]) -> int:
     for message in body.get("messages") or []:
         if isinstance(message, Mapping):
             texts.append(message.get("content") or "")
+    # With files, the content of a message is a list of parts. The text of this list is a little
+    # longer than the texts of its parts, which is good enough for an estimate.
     return sum(len(str(text).encode("utf-8", "replace")) for text in texts)
 
 

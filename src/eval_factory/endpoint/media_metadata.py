@@ -164,7 +164,7 @@ def _stays_in_png(name: bytes, size: int, colour_type: int) -> bool:
     """Return True if a chunk of this name and size stays in the picture."""
     if size not in _PNG_SIZES.get(name, ()):
         return False
-    if name == b"PLTE":
+    if name == b"PLTE":  # in a picture without a palette, PLTE only suggests colours
         return colour_type == _PNG_PALETTE
     if name == b"tRNS" and colour_type != _PNG_PALETTE:
         return size <= _PNG_MAX_TRANSPARENCY_SIZE

@@ -112,9 +112,14 @@ def _converted(answer: Mapping[str, Any], form: _Form) -> dict[str, Any] | None:
 
 
 def _is_withheld(answer: Mapping[str, Any], reason: str | None) -> bool:
-    """Return True if a filter withheld the answer's text, or refused the prompt."""
+    """Return True if a filter withheld the answer's text, or refused the prompt.
+
+    `reason` is the value at the form's path of the finish reason. If Gemini refuses a prompt, the
+    answer has no candidates, and the path leads to `promptFeedback.blockReason` instead.
+    """
     if reason is None:
         return False
+    # Every `blockReason` states a refusal, even `OTHER`, which the table of finish reasons lacks.
     is_prompt_refused = "promptFeedback" in answer and not answer.get("candidates")
     return is_prompt_refused or finish_reasons.kind_of(reason) == FinishReason.FILTERED
 

@@ -364,9 +364,8 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
         raise _error_in(choice["error"], "a choice holds an error")
     reason = choice.get("finish_reason")
     kind = finish_reasons.kind_of(reason)
-    if not facts_of_finish_reason(
-        kind
-    ).is_answer:  # an unknown reason counts as the end of an answer
+    finish = facts_of_finish_reason(kind)  # an unknown reason counts as the end of an answer
+    if not finish.is_answer:
         raise InterruptedAnswer(f"the server interrupted its answer (finish_reason {reason})")
     if kind is not None:  # None: the table does not have the server's word, which then stays
         reason = kind

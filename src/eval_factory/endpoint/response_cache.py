@@ -132,7 +132,7 @@ CREATE TABLE IF NOT EXISTS attempts (
     key TEXT NOT NULL,
     role TEXT NOT NULL,
     attempt INTEGER NOT NULL,   -- 0: answered from the cache; 1: first try
-    -- answered, cached, retried, failed, refused, interrupted
+    -- answered, cached, retried, failed, refused, interrupted: see `AttemptState`
     -- unusable, unscorable: the reason why a stored answer was archived
     outcome TEXT NOT NULL,
     status INTEGER,             -- HTTP status, where there was one

@@ -85,7 +85,7 @@ def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None
 
     `folder` is the cache folder; None: the folder of `cache_folder`.
     """
-    # from the end of a variable's name to the value without this variable
+    # a dict from the end of a variable's name to the value that counts if the variable is not set
     defaults = {"TOKEN_URL": oauth.token_url, "CLIENT_ID": None, "SCOPE": oauth.scope}
     identity = []
     for name, default in defaults.items():
