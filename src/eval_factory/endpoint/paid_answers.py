@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.budget import BY_ENDPOINT, BY_TABLE, BYTES_PER_TOKEN, Price, Spending
-from eval_factory.endpoint.response_cache import read_origin
+from eval_factory.endpoint.response_cache import last_copied_attempt
 
 PRICES_TABLE = """
 CREATE TABLE IF NOT EXISTS prices (
@@ -249,8 +249,7 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
     """
     # Answers may have been copied from another run. This folder did not pay for them: only later
     # rows of the journal count.
-    origin = read_origin(cache_db)
-    last_copied_id = 0 if origin is None else origin.attempts
+    last_copied_id = last_copied_attempt(cache_db)
     count_query = (
         "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', "
         "'refused', 'interrupted') AND id > ?"

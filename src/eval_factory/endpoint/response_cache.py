@@ -538,11 +538,24 @@ def read_origin(path: Path) -> Origin | None:
 
     Return None if the answers were not copied, or if the model has answered more requests since.
     """
-    tables = read_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answers_of'")
-    if next(tables, None) is None:
+    if not _has_origin_table(path):
         return None
     rows = read_rows(path, _ORIGIN_IF_ALL_COPIED, role=MODEL_ROLE)
     return next((Origin(**row) for row in rows), None)
+
+
+def last_copied_attempt(path: Path) -> int:
+    """Return the id of the last journal row that was copied from another run; 0 if none was."""
+    if not _has_origin_table(path):
+        return 0
+    rows = read_rows(path, "SELECT attempts FROM answers_of")
+    return next((int(row["attempts"]) for row in rows), 0)
+
+
+def _has_origin_table(path: Path) -> bool:
+    """Return True if answers were ever copied into this cache.db."""
+    tables = read_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answers_of'")
+    return next(tables, None) is not None
 
 
 def write_origin(path: Path, run_identity: str, started_at: str) -> None:

@@ -219,6 +219,7 @@ def test_answers_that_were_copied_are_none_that_this_folder_paid(cache: Response
     )
     save(cache, "c", {"prompt_tokens": 1, "completion_tokens": 1})
     assert read_origin(cache.path) is None, "the model was asked in this folder"
+    assert spent_so_far(cache.path, {}) == Spending(2, 12), "the copied answers stay free"
 
 
 def test_a_folder_without_answers_has_spent_nothing(tmp_path: Path) -> None:
