@@ -111,7 +111,7 @@ class HelmRunSettings:
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables that pass the settings to helm-run."""
-        settings = json.dumps(asdict(self), default=sorted)  # JSON has no sets: `sorted` makes lists
+        settings = json.dumps(asdict(self), default=sorted)  # `sorted` turns sets into lists
         return {**self.library_variables, SETTINGS_VARIABLE: settings}
 
     @classmethod
