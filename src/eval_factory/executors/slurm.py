@@ -300,19 +300,24 @@ def batch_script(
     return "\n".join(lines) + "\n"
 
 
+MEMORY_SIZE = re.compile(r"(?P<number>\d+)(?:(?P<unit>[KMGT])B?)?", re.IGNORECASE)
+"""Matches a size of memory that Slurm accepts: `4G`, `4gb`, or `500`, a number of megabytes."""
+
+
 def _memory_per_cpu(memory: str, cpus: int) -> str:
     """Return the memory of a server divided by its number of CPUs, rounded up, such as `4096K`.
 
     Slurm's `--mem` is the memory of a node, which may have several servers. The memory of a server
-    is therefore requested for each of its CPUs. `memory`: a number of megabytes, or a number with
-    the unit K, M, G or T.
+    is therefore requested for each of its CPUs.
+
+    Raises:
+        ValueError: `memory` does not match `MEMORY_SIZE`.
     """
-    unit = "M"
-    number = memory
-    if memory[-1].isalpha():
-        unit = memory[-1]
-        number = memory[:-1]
-    kibibytes = int(number) * 1024 ** "KMGT".index(unit)
+    size = MEMORY_SIZE.fullmatch(memory)
+    if size is None:
+        raise ValueError(f"{memory!r} is not a size of memory")
+    unit = (size["unit"] or "M").upper()
+    kibibytes = int(size["number"]) * 1024 ** "KMGT".index(unit)
     rounded_up = -(-kibibytes // cpus)  # `//` rounds down; with a minus before and after it, up
     return f"{rounded_up}K"
 

@@ -155,7 +155,7 @@ def test_of_several_servers_each_has_the_resources() -> None:
         "#SBATCH --mem-per-cpu=349526K",
         "#SBATCH --gpus-per-task=a100:2",
     ]
-    for mem in ("100", 100):
+    for mem in ("100", 100, "100m", "100MB"):
         assert "#SBATCH --mem-per-cpu=102400K" in batch_script(
             **JOB | {"servers": 2, "resources": {**PLAIN, "mem": mem}}
         )

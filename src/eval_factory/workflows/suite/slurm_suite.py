@@ -29,7 +29,7 @@ from eval_factory.core.rundir import PRIVATE, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.executors.runs import Ended, ExecutorRun, Lost, RunState, Started, Waiting
-from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_command
+from eval_factory.executors.slurm import MEMORY_SIZE, QueueUnknownError, Slurm, step_command
 from eval_factory.executors.slurm_runs import (
     SlurmRuns,
     SlurmSettings,
@@ -261,7 +261,8 @@ def refuse_unsupported_by_slurm(suite: Suite, env: Mapping[str, str]) -> None:
 
     Raises:
         ConfigError: the suite has a limit that jobs on several machines cannot share, several
-            servers in a container, or a secret in `suite.slurm`.
+            servers in a container or with memory that cannot be divided, or a secret in
+            `suite.slurm`.
     """
     problems = []
     for name in suite.budget.stated_limits:
@@ -271,7 +272,15 @@ def refuse_unsupported_by_slurm(suite: Suite, env: Mapping[str, str]) -> None:
             "or choose executor local"
         )
     for target, serve in suite.serve.items():
-        if serve["replicas"] > 1 and suite.slurm[target]["container"]:
+        if serve["replicas"] == 1:
+            continue
+        memory = suite.slurm[target]["mem"]
+        if memory is not None and not MEMORY_SIZE.fullmatch(str(memory)):
+            problems.append(
+                f"{target}: suite.slurm.mem: {memory!r} cannot be divided among the CPUs of "
+                "each of serve.replicas; write a number with a unit, such as 8G"
+            )
+        if suite.slurm[target]["container"]:
             problems.append(
                 f"{target}: srun starts each of serve.replicas, and a job has no srun inside of "
                 "suite.slurm.container; put the container into serve.command instead"

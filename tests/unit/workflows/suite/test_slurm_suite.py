@@ -462,6 +462,9 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
     inside, _ = cells_of(tmp_path, targets=targets, slurm={"container": "apptainer exec image.sif"})
     with pytest.raises(ConfigError, match=naming("a job", "srun", "suite.slurm.container")):
         refuse_unsupported_by_slurm(inside, {})
+    undivided, _ = cells_of(tmp_path, targets=targets, slurm={"mem": "1.5G"})
+    with pytest.raises(ConfigError, match=naming("a: suite.slurm.mem", "'1.5G'", "8G")):
+        refuse_unsupported_by_slurm(undivided, {})
 
 
 def test_what_may_be_secret_in_a_cell_and_what_servers_get_goes_along(tmp_path: Path) -> None:
