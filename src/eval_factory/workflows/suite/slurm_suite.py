@@ -73,9 +73,13 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
             by the user, the jobs continue.
     """
     folder = work.suite.folder
-    secrets = secrets_of(work.cells, work.suite)
     slurm_runs = SlurmRuns(
-        folder, slurm, WORKER, env=work.env, secrets=secrets, say=work.journal.say
+        folder,
+        slurm,
+        WORKER,
+        env=work.env,
+        secrets=variables_for_tasks(work.cells, work.suite),
+        say=work.journal.say,
     )
     # creates the folders, and deletes the mark of an earlier `suite cancel`
     slurm_runs.store.create_folders()
@@ -159,7 +163,7 @@ class SlurmInvocation:
                     "correct suite.slurm"
                 )
                 self.work.report_end(planned, RunStatus.FAILED, ConfigError.exit_code, reason)
-            elif name not in names_in_slurm and not self._has_ended(planned, state):
+            elif name not in names_in_slurm and not self._report_if_ended(planned, state):
                 to_submit.append(planned)
         # Deletes the keys of ended job arrays. For each array with queued tasks, submits a job that
         # deletes the keys later.
@@ -204,8 +208,8 @@ class SlurmInvocation:
         self.slurm_runs.begin(runs)
         self.submitted.update(run.name for run in runs)
 
-    def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
-        """Report the cell and return True if it has ended. The cell has no task in Slurm.
+    def _report_if_ended(self, planned: PlannedCell, state: RunState) -> bool:
+        """Report a cell without a task in Slurm, if the cell has ended; return True if it has.
 
         A cell has ended in three cases: its run is complete; its run ended after this invocation
         submitted the run; or the last of `max_attempts` submissions was lost.
@@ -350,7 +354,7 @@ def executor_runs_of(
                 log=str(suite.folder.cell_log(cell.target, cell.evaluation).absolute()),
                 record="",  # the Slurm task records the end of the run in the files of the wave
                 debug=options.debug,
-                # (): the task sends no trial requests; None: it sends them
+                # (): the task probes no endpoint; None: the task probes its endpoints
                 probed=() if options.no_preflight else None,
                 settings=asdict(settings),
             )
@@ -397,7 +401,7 @@ def _limits(planned: PlannedCell) -> dict[str, int]:
     return {name: value for name, value in stated.items() if value is not None}
 
 
-def secrets_of(cells: Iterable[PlannedCell], suite: Suite) -> set[str]:
+def variables_for_tasks(cells: Iterable[PlannedCell], suite: Suite) -> set[str]:
     """Return the names of the variables with keys and settings of the cells and model servers.
 
     The tasks get these environment variables in addition to those that every task may get.

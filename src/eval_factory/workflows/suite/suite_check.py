@@ -41,7 +41,7 @@ from eval_factory.workflows.suite.finished_cells import (
     reads_local_data,
 )
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells
-from eval_factory.workflows.suite.suite_journal import CellState, suite_state_of
+from eval_factory.workflows.suite.suite_journal import CellState, SuiteState, suite_state_of
 from eval_factory.workflows.suite.suite_status import modified_at
 from eval_factory.workflows.verify import (
     WRONG_FILES,
@@ -228,8 +228,7 @@ def verify_suite(folder: SuiteDir) -> Verified:
     with the configurations of the runs. The suite's table is compared with a table that is made
     again from the results of the runs.
     """
-    # the first call of `new` returns all events of the file
-    state = suite_state_of(EventTail(folder.events, run_id=None).read_new_events())
+    state = _state_by_events(folder)
     if state.started is not None and state.ended is None:
         return Verified(
             folder.root,
@@ -307,6 +306,12 @@ def _compare_with_configuration(folder: SuiteDir, cells: Sequence[FinishedCell])
     return Verified(folder.root, tuple(findings), tuple(notes))
 
 
+def _state_by_events(folder: SuiteDir) -> SuiteState:
+    """Return the state of a suite after all events in its file."""
+    events = EventTail(folder.events, run_id=None)
+    return suite_state_of(events.read_new_events())  # the first call returns all events
+
+
 @dataclass
 class TableComparison:
     """The cells of a suite's table, and the differences between the table and the results."""
@@ -371,10 +376,7 @@ def _ended_cells(folder: SuiteDir) -> list[FinishedCell]:
     # `rows` has each cell's row in the table. `states` has each cell's state by the events. Both
     # dicts have the keys (target, evaluation).
     rows = {(str(row["target"]), str(row["evaluation"])): row for row in document["cells"]}
-    all_events = EventTail(
-        folder.events, run_id=None
-    ).read_new_events()  # the first call returns all events
-    states = suite_state_of(all_events).cells
+    states = _state_by_events(folder).cells
     ended = []
     for key in states or rows:
         cell_folder = folder.cell_folder(*key)

@@ -469,11 +469,18 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
 
 def test_what_may_be_secret_in_a_cell_and_what_servers_get_goes_along(tmp_path: Path) -> None:
     suite, cells = cells_of(tmp_path)
-    assert ENV.keys() | {"HF_TOKEN", "HELM_CREDENTIALS"} <= slurm_suite.secrets_of(cells, suite)
+    assert ENV.keys() | {"HF_TOKEN", "HELM_CREDENTIALS"} <= slurm_suite.variables_for_tasks(
+        cells, suite
+    )
     serve = {"command": "vllm serve m --port {port}", "env": ["HF_TOKEN", "MINE"]}
     targets = [
         {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
         {"name": "b", "api_endpoint": {"model_id": "m"}, "serve": {**serve, "env": ["OTHER"]}},
     ]
     served, _ = cells_of(tmp_path, targets=targets)
-    assert slurm_suite.secrets_of((), served) == {"HF_TOKEN", "HELM_CREDENTIALS", "MINE", "OTHER"}
+    assert slurm_suite.variables_for_tasks((), served) == {
+        "HF_TOKEN",
+        "HELM_CREDENTIALS",
+        "MINE",
+        "OTHER",
+    }
