@@ -253,7 +253,7 @@ def check_entries(
 def _asked_for(entries: Iterable[Entry]) -> str:
     """Return the needs beyond a chat endpoint, each with the number of entries that have it."""
     counts = Counter(entry.unmet_need for entry in entries if entry.unmet_need)
-    return ", ".join(f"{modality} ({count})" for modality, count in counts.items())
+    return ", ".join(f"{need} ({count})" for need, count in counts.items())
 
 
 def _with_runs(
@@ -300,6 +300,7 @@ def _with_runs(
         if not checked.is_ready:
             unready[checked.cell.evaluation] = checked
     for name, checked in unready.items():
+        # A failed entry has the exit code 3 if it only lacks data or a package, and otherwise 4.
         code = HelmError.exit_code if checked.problems else PrerequisiteError.exit_code
         reason = "; ".join((*checked.problems, *checked.missing))
         for entry in entries_by_name.pop(name):
@@ -349,7 +350,7 @@ def _evaluations_of(
     for entry in entries:
         problems: list[str] = []  # gets the reason if there is no task
         if task_named(_type_of(entry, evaluation), evaluation.framework, problems) is None:
-            # The user wrote the entry, not `config.type`, so the reason must not name this key.
+            # The entry comes from a conf file: the reason must not name the key `config.type`.
             reason = "; ".join(problems).replace("config.type: ", "")
             not_run.append(NotRun(entry, reason, HelmError.exit_code))
             continue

@@ -46,9 +46,8 @@ class Leaderboard(StrictModel):
     schema_file: Annotated[str, Field(alias="schema", pattern=r"^schema_[a-z0-9_]+\.yaml$")]
     num_train_trials: PositiveInteger
     max_eval_instances: PositiveInteger
-    priority: (
-        PositiveInteger  # only entries with this or a smaller number as their priority are run
-    )
+    # only entries with this or a smaller number as their priority are run
+    priority: PositiveInteger
     access: Literal["public", "gated", "private"] = "public"  # who can get the data
     # what every entry needs and a chat endpoint lacks; None if some entries can be run
     lacks: str | None = None

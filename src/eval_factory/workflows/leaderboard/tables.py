@@ -94,12 +94,12 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
     if cell.status == RunStatus.WAITING:
         return replace(row, state=_WAITING), 0
     if cell.status not in WITH_RESULT:
-        modality = _missing_modality(cell.reason or "")
-        if modality is not None:
-            return replace(row, state=_LEFT_OUT, reason=f"asks for {modality}"), 0
+        need = _unmet_need_in(cell.reason or "")
+        if need is not None:
+            return replace(row, state=_LEFT_OUT, reason=f"asks for {need}"), 0
         return row, cell.exit_code
     result = load_result(cell.folder).result
-    state = read_last_run_state(RunDir(cell.folder))
+    last_run = read_last_run_state(RunDir(cell.folder))
     counts = result.validity.instances
     score = result.scores.get(result.main_metric)
     gaps = None  # a text about the instances without a score
@@ -114,7 +114,7 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
         failed=counts.failed,
         unjudged=counts.unjudged,
         folder=cell.folder.relative_to(board.folder).as_posix(),
-        identity=None if state is None else state.identity,
+        identity=None if last_run is None else last_run.identity,
         max_eval_instances=board.max_eval_instances,
     )
     if not result.reportable:
@@ -124,12 +124,12 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
     return replace(row, state=IN_TABLES, main_metric=result.main_metric, score=value), 0
 
 
-def _missing_modality(reason: str) -> str | None:
+def _unmet_need_in(reason: str) -> str | None:
     """Return what an entry needs and a chat endpoint lacks; None if the run ended otherwise.
 
     A run can find out only after its start that the entry needs more than a chat endpoint.
     `checked_run_specs` in helm_plugin/runner.py then writes a reason such as "mmlu:x asks a model
-    for images; eval-factory ...". The modality of this reason is "images".
+    for images; eval-factory ...". The need in this reason is "images".
     """
     _, phrase, rest = reason.partition("asks a model for ")
     if not phrase:
@@ -211,8 +211,8 @@ def runs_in_tables(
         if row.folder is None or row.state != IN_TABLES:
             continue
         run_folder = folder / row.folder
-        state = read_last_run_state(RunDir(run_folder))
-        if state is not None and state.identity == row.identity:
+        last_run = read_last_run_state(RunDir(run_folder))
+        if last_run is not None and last_run.identity == row.identity:
             viewed.append((view_site.viewed_as_entry(run_folder, row.run, row.groups), row))
     return viewed
 
