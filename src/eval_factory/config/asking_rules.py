@@ -234,7 +234,10 @@ def reasoning_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def ask_unread_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the reasons why `ask_unread` does not fit the task or the other keys."""
+    """Yield the reasons why `ask_unread` does not fit the task or the other keys.
+
+    With `ask_unread`, a question is asked again if no option can be read in its answer.
+    """
     task = evaluation.task
     extra = evaluation.extra
     helm = task.helm

@@ -164,7 +164,7 @@ def _configured_task(
         return None
     upstream_name = strongest_value(user_layers, "config", "params", "extra", "upstream")
     upstream = HELM
-    if isinstance(upstream_name, str):
+    if isinstance(upstream_name, str):  # `_validated` reports an unknown name
         upstream = UPSTREAMS.get(upstream_name, HELM)
     return task_named(name, framework, problems, upstream)
 
@@ -387,7 +387,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
     }
     if benchmark.has_jury:
         changes["judges"] = task.helm.judges
-    if benchmark.has_clusters:
+    if benchmark.has_clusters:  # a column names the source that several rows share (a cluster)
         changes["cluster"] = ClusterRule(what=f"column {CLUSTER_FIELD}", field=CLUSTER_FIELD)
     if benchmark.is_rubric or benchmark.has_conversations:
         run_spec = RUBRIC_RUN_SPEC if benchmark.is_rubric else CONVERSATION_RUN_SPEC

@@ -254,15 +254,16 @@ def _lm_eval_runs(document: Mapping[str, Any], conversion: _Conversion) -> Itera
     if model in conversion.table["keyed"]:
         _take_provider(_OPENAI, conversion)
     conversion.convert_section({"model_args": settings.pop("model_args", None)})
-    conversion.convert_section(
-        settings
-    )  # Taken last, so that gen_kwargs overwrite the limits of model_args.
+    # Taken last, so that gen_kwargs overwrite the limits of model_args.
+    conversion.convert_section(settings)
     if tasks is None:
         conversion.note_missing("tasks")
         yield ConvertedRun(task=None, values=conversion.values)
+        return
     if isinstance(tasks, str):
         tasks = tasks.split(",")
-    for number, entry in enumerate(tasks if isinstance(tasks, list) else []):
+    entries = tasks if isinstance(tasks, list) else []
+    for number, entry in enumerate(entries):
         # An entry is the name of a task, or a section with the name under `task`.
         name = str(entry).strip()
         if isinstance(entry, Mapping):

@@ -91,16 +91,17 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
     if not isinstance(foreign.get(INTERCEPTORS, []), list):
         yield f"{INTERCEPTORS}: must be a list"
     for interceptor in active_interceptors(foreign.get(INTERCEPTORS)):
-        if interceptor.name not in TABLE["harmless"]:
-            our_keys = TABLE["interceptors"].get(interceptor.name, {}).get("ours")
-            if our_keys:
-                advice = f"write {ADAPTER}: {our_keys} instead"
-            else:
-                advice = "eval-factory has no such interceptor"
-            yield (
-                f"{INTERCEPTORS}: {interceptor.name!r} would change the results, and eval-factory "
-                f"does not use it; {advice}"
-            )
+        if interceptor.name in TABLE["harmless"]:  # an interceptor that changes no result
+            continue
+        our_keys = TABLE["interceptors"].get(interceptor.name, {}).get("ours")
+        if our_keys:
+            advice = f"write {ADAPTER}: {our_keys} instead"
+        else:
+            advice = "eval-factory has no such interceptor"
+        yield (
+            f"{INTERCEPTORS}: {interceptor.name!r} would change the results, and eval-factory "
+            f"does not use it; {advice}"
+        )
     program = framework.framework.name
     if task is not None and TASK in foreign:
         names_of_task = (task.name, f"{program}.{task.name}", task.helm.run_spec)

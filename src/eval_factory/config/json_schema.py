@@ -227,7 +227,8 @@ def suite_schema(framework: Framework) -> _Schema:
     section = _mapping(model, SUITE_KEY, model["$defs"], framework.defaults.suite)
     properties = section["properties"]
     extra = shared["params"]["properties"]["extra"]["properties"]
-    # In a suite, these keys have the values of the keys of `extra`, and other descriptions.
+    # A cell is one run of a suite. These keys of the suite become keys of `extra` in each cell, so
+    # they have the schemas of the keys of `extra`, with other descriptions.
     for name in KEYS_PASSED_TO_CELLS:
         properties[name] = {**extra[name], "description": properties[name]["description"]}
     properties["preset"]["anyOf"] = [{"enum": preset_names()}, _VARIABLE, {"type": "null"}]

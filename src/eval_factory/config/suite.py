@@ -192,7 +192,7 @@ def _judges_of(
 
 
 def limit_group_of(target: Mapping[str, Any]) -> str:
-    """Return the name of a target's limit group: of the targets that share limits of requests.
+    """Return the name of a target's limit group: the targets that share limits of requests.
 
     The name is the target's `limit_group`, or else it is made from the target's URLs. If the suite
     starts the target's server, no other target is in the group.

@@ -1,5 +1,7 @@
 """Reads, normalizes and merges the layers of a suite.
 
+A cell of a suite is one run: an evaluation with a variant of its parameters on a target (a model).
+
 The layers, from the weakest to the strongest, are the preset, the files of `extends`, the file, the
 flags, and `--overrides`. Each layer is checked and brought into a normal form: every evaluation has
 a name and a known task, selections are replaced by the selected tasks, and paths are absolute.

@@ -1,5 +1,7 @@
 """Defines the pydantic models of a suite's file, of its `slurm`, and of a target's `serve`.
 
+A cell of a suite is one run: an evaluation with a variant of its parameters on a target (a model).
+
 The defaults are in framework.yml, and `descriptions.yml` describes each key. A single run only
 needs this module if its run config has a section `slurm`.
 """
@@ -69,7 +71,8 @@ LAUNCH_KEY = "launch"
 several servers as a step of the job.
 """
 _MAX_NAME_LENGTH = 100  # the maximum length of a folder's name, in characters
-_FOLDER = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}"  # after the first character
+# The first character of a folder's name, and up to 99 further characters.
+_FOLDER = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}"
 NAME = re.compile(rf"^{_FOLDER}\Z")  # matches the name of a folder
 SUITE_FILE_PREFIX = "suite_"
 """The beginning of the names of the suite's own files, which are next to the targets' folders."""
@@ -404,7 +407,10 @@ def problems_of_serve(
 
 
 def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the target with the URL of its server; a target without `serve` is not changed."""
+    """Return the target with the URL of its server; a target without `serve` is not changed.
+
+    The URL (`served://...`) is made from the command, because the server has no port yet.
+    """
     if not target.get("serve"):
         return dict(target)
     serve = with_defaults(defaults, target["serve"])
