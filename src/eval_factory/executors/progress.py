@@ -141,8 +141,9 @@ class AnswerTail:
         return f"  {one_line(self._redactor.redact_text(line), MAX_LINE_LENGTH)}"
 
     def _about_answer(self, row: Mapping[str, Any]) -> str:
-        """Return the token counts of an answer, its finish reason, and with `texts` its
-        beginning.
+        """Return the token counts and the finish reason of an answer.
+
+        If the reader shows texts (`texts`), the beginning of the answer follows.
         """
         counts = []
         for count in (row["prompt_tokens"], row["completion_tokens"]):

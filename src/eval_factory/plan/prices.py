@@ -38,7 +38,7 @@ FREE = Price(input_per_million=0.0, output_per_million=0.0, source="embedded")
 
 @dataclass(frozen=True)
 class Prices:
-    """The prices of the endpoints of a run, by role."""
+    """The prices of the endpoints of a run, by role: `model`, or the name of a judge."""
 
     known: Mapping[str, Price]
     # the message for each role without a known price; these roles include endpoints on the user's

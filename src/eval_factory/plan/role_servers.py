@@ -1,5 +1,7 @@
 """Names the servers of each role, and stores these names in the output folder.
 
+The role of an endpoint is `model` or the name of a judge.
+
 Several servers may serve the same model. The stored answers of a folder belong to all servers of a
 role together, so these servers have one name: the URL of the first server. The name stays when
 servers are added or removed.
