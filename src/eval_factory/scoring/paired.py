@@ -371,7 +371,7 @@ def mean_mde(
         if scale is not None:  # a single cluster, or a scale of width 0
             return None
         return 0.0  # the clusters have equal means: any difference other than 0 is detected
-    next_shift = needed * stderr
+    next_shift: float = needed * stderr
     # Stop when a step changes the shift by less than 0.1 %.
     while shift * 1.001 < next_shift <= width:
         shift = next_shift
