@@ -3,7 +3,9 @@
 A panel is a fixed sample of questions of one or more tasks. An asking asks all of them once, and
 has a run folder for each task. The first askings are the repeats of the baseline (messages call
 them runs of the baseline); each later asking is a look. A limit is the greatest permitted drop of
-the score of a task, or of a group in a task.
+the score of a task, or of a group in a task. A watched figure is another number about the answers,
+such as their mean length. `alarm_on` names the changes, such as of watched figures, that raise an
+alarm too.
 
 The looks after a baseline are tested in their order. The course of a panel is the state of its
 tests after these looks (`PanelTests`). The ledger stores the results of the tests; `eval-factory
@@ -48,7 +50,7 @@ HARM = "harm"  # the kind of an alarm on a drop beyond a limit
 WHOLE_UNIT_SINCE = 2
 """The first version of the statistics with the parameter `whole_unit` of `detector.sigma_of`."""
 FIGURES_VERSION = 3
-"""The version of the figures in a ledger.
+"""The version of all figures in the ledger's lines: of scores, drops, tests and watched figures.
 
 Version 1 has no range of looks and no counts of differing answers. Each version simulates
 differently which drops a panel finds.

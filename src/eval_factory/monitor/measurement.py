@@ -213,9 +213,8 @@ def _existing_groups(limit: Limit, records: Sequence[InstanceRecord]) -> str:
     """
     if limit.field is None:  # the limit is for the complete task
         return "no answer has a value of its metric"
-    values = {record.group_value(limit.field) for record in records} - {
-        None
-    }  # None: without the field
+    values = {record.group_value(limit.field) for record in records}
+    values.discard(None)  # of a record without the field
     if values:
         names = formats.first_of(sorted(map(str, values)), _MAX_NAMED)
         return f"its values of {limit.field}: {names}"

@@ -333,7 +333,8 @@ class Panel:
             return identities_of({task: target_folder / task for task in self.names})
         identities = {}
         for run in self.planned_runs(folder):
-            identities[run.cell.evaluation] = run.plan.identity
+            task = run.cell.evaluation  # `suite` gives each evaluation the name of its task
+            identities[task] = run.plan.identity
         return identities
 
     def fixed_settings(self, identities: Mapping[str, str]) -> dict[str, Any]:
