@@ -28,7 +28,7 @@ from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.this_process import ignore_sighup
 
 if TYPE_CHECKING:
-    from eval_factory.monitor.look import MonitorOutcome, RunOptions
+    from eval_factory.monitor.asking import MonitorOutcome, RunOptions
     from eval_factory.monitor.panel import Panel
 
 _LOOK = "look"  # the name of the command that asks the questions once
@@ -150,7 +150,7 @@ def _show_preview(panel: Panel, output: RunOutput, *, debug: bool) -> None:
 
     A panel of imported results has no runs to show.
     """
-    from eval_factory.monitor.look import expected_findings_lines
+    from eval_factory.monitor.baseline import expected_findings_lines
     from eval_factory.workflows.suite.suite_preview import preview_suite
 
     if not panel.takes_imported_results:
@@ -165,7 +165,7 @@ def _run_options(output: RunOutput, *, wait: bool, no_preflight: bool = False) -
     The progress is shown unless the command prints one line or JSON.
     """
     from eval_factory.cli.suite_screen import progress_view
-    from eval_factory.monitor.look import RunOptions
+    from eval_factory.monitor.asking import RunOptions
     from eval_factory.workflows.suite.suite_report import SuiteOptions
 
     screen = output.screen()
@@ -286,8 +286,8 @@ def report(panel: Path, output: Path | None) -> None:
     notes about them.
     """
     from eval_factory.core.safe_files import write_atomic
+    from eval_factory.monitor.asking import PAGE_FILE
     from eval_factory.monitor.ledger import Ledger
-    from eval_factory.monitor.look import PAGE_FILE
     from eval_factory.monitor.panel_page import monitor_page
 
     folder = _folder_of(panel)
@@ -327,7 +327,7 @@ def change(ctx: click.Context, panel: Path, new_target: Path, wait: bool, as_jso
     Both models are asked the panel's questions, and the gate's policy decides. If the new model
     passes, it becomes the watched model with a new baseline. Exit code: 0 passed, 1 not passed.
     """
-    from eval_factory.monitor.look import decide_change
+    from eval_factory.monitor.change import decide_change
     from eval_factory.monitor.panel import load_panel
 
     output = RunOutput(as_json=as_json)

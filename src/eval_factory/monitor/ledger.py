@@ -217,6 +217,12 @@ class Ledger:
             self._write_heads(head)
         return line
 
+    def record_not_made(self, begun: Line, reason: str) -> None:
+        """Write a line which says that a started look was not made."""
+        self.append(
+            NOT_MADE, epoch=begun["epoch"], panel=begun["panel"], look=begun["look"], reason=reason
+        )
+
     def lock_panel(self, say: Callable[[str], object]) -> AbstractContextManager[None]:
         """Lock the panel for one look or change; another look or change waits for its end.
 

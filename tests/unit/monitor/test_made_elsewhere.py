@@ -11,14 +11,10 @@ import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import to_yaml
+from eval_factory.monitor.asking import MonitorOutcome, Outcome, RunOptions
+from eval_factory.monitor.change import decide_change
 from eval_factory.monitor.ledger import Ledger
-from eval_factory.monitor.look import (
-    MonitorOutcome,
-    Outcome,
-    RunOptions,
-    decide_change,
-    make_baseline_or_look,
-)
+from eval_factory.monitor.look import make_baseline_or_look
 from eval_factory.monitor.panel import Panel, load_panel
 from eval_factory.monitor.verification import verify_panel
 from eval_factory.workflows.import_results import import_results
