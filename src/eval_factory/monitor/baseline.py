@@ -1,7 +1,8 @@
 """Makes the baseline of a panel, and checks that a later asking is of the same panel.
 
 A panel is a fixed sample of questions. The baseline asks the panel several times; each of these
-askings is a repeat, or a run of the baseline. The looks are compared with it.
+askings is a repeat, or a run of the baseline. The looks are compared with the baseline. The ledger
+is the file that records all that happened to the panel.
 """
 
 from __future__ import annotations
@@ -222,9 +223,10 @@ def _changed_names(before: Mapping[str, Any] | None, after: Mapping[str, Any] | 
 def expected_findings_lines(panel: Panel) -> list[str]:
     """Return lines about the drops that the panel can be expected to find, before it is asked.
 
-    Before the first answers, each question counts as a source of its own, and each metric as a
-    share from 0 to 1. There is a line for each assumed flip rate: the share of answers that differ
-    between two runs.
+    Questions that share a source, such as a note, depend on each other. Before the first answers
+    the sources are not known, so each question counts as a source of its own. Each metric counts as
+    a share from 0 to 1. There is a line for each assumed flip rate: the share of answers that
+    differ between two runs.
     """
     section = panel.section
     alpha = Rules.of(vars(section)).harm_alpha
@@ -232,7 +234,8 @@ def expected_findings_lines(panel: Panel) -> list[str]:
     max_drops = []
     for task in section.tasks:
         number_of_questions = min(task.size, simulation.MAX_SIMULATED_INSTANCES)
-        units.append(np.arange(number_of_questions))  # each question is a unit of its own
+        # the number of each question's source, different for each
+        units.append(np.arange(number_of_questions))
         max_drops.append(min(float(task.max_drop), 1.0))
     findings_by_flip_rate = simulation.assumed_findings(
         units, max_drops, repeats=section.baseline.repeats, looks=section.looks, alpha=alpha

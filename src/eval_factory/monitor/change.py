@@ -1,7 +1,8 @@
 """Decides whether a new model replaces the model that a panel watches.
 
 A panel is a fixed sample of questions that is asked repeatedly. A change asks the watched model and
-a new model. The gate's policy decides whether the new model replaces the watched model.
+a new model. The gate's policy decides whether the new model replaces the watched model. The ledger
+is the file that records all that happened to the panel.
 """
 
 from __future__ import annotations

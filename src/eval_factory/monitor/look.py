@@ -2,7 +2,9 @@
 
 A panel is a fixed sample of questions. Its baseline (`baseline.py`) asks the panel several times.
 A look asks the panel once more, tests the answers against the baseline, and writes a line into the
-ledger.
+ledger, the file that records all that happened to the panel. The reader (the package `reading`)
+finds the option that an answer states; a look is only tested against answers that the same version
+of the reader read.
 """
 
 from __future__ import annotations
@@ -199,7 +201,7 @@ def _look_outcome(
 def _reread_baseline_entry(baseline: Line, tests: PanelTests) -> dict[str, Any]:
     """Return the ledger's entry for the baseline's figures, if they were computed again.
 
-    They are computed again if another version of `reading` read the baseline's answers. The entry
+    They are computed again if another version of the reader read the baseline's answers. The entry
     has the figures of each limit, by the present version.
     """
     if reader_version_of(baseline) == READER_VERSION:
@@ -210,7 +212,7 @@ def _reread_baseline_entry(baseline: Line, tests: PanelTests) -> dict[str, Any]:
 def _identities(
     panel: Panel, folder: Path, earlier_lines: Sequence[Line], options: RunOptions
 ) -> dict[str, str]:
-    """Return the identity of the look's run of each task.
+    """Return the identity of the look's run of each task: a hash of all that shapes its answers.
 
     Args:
         panel: the panel.
@@ -231,7 +233,7 @@ def _identities(
 def _tests_before_look(
     panel: Panel, baseline: Line, looks: Sequence[Line], target_folder: Path
 ) -> tuple[PanelTests | None, list[str]]:
-    """Return the tests after all earlier looks, with all answers read by one version of `reading`.
+    """Return the tests after all earlier looks, with all answers read by one reader version.
 
     If the new look may not be compared with the baseline, return None and the reasons.
     `target_folder` has the runs of the new look.
