@@ -47,7 +47,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.options import BatchChoice, DryRun, Options, Submitted
 
 if TYPE_CHECKING:
-    from eval_factory.analysis.comparison import Compared
+    from eval_factory.analysis.comparison_records import Compared
     from eval_factory.analysis.gate import GateResult
     from eval_factory.report.reader import StoredResult, load_result
     from eval_factory.tasks.task_info import ParameterInfo, TaskInfo, list_tasks
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 _LAZY_NAMES = {
-    "analysis.comparison": ("Compared",),
+    "analysis.comparison_records": ("Compared",),
     "analysis.gate": ("GateResult",),
     "report.reader": ("StoredResult", "load_result"),
     "tasks.task_info": ("ParameterInfo", "TaskInfo", "list_tasks"),

@@ -179,7 +179,7 @@ def test_every_name_that_the_package_offers_is_on_the_page() -> None:
 
 
 def test_the_columns_on_the_page_are_those_of_the_frames() -> None:
-    from eval_factory.analysis.comparison import FLIP_COLUMNS, PAIR_COLUMNS
+    from eval_factory.analysis.comparison_records import FLIP_COLUMNS, PAIR_COLUMNS
     from eval_factory.report.reader import INSTANCE_COLUMNS, SCORE_COLUMNS
     from eval_factory.workflows.suite.suite_report import CELL_COLUMNS
 

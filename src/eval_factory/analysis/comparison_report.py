@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.analysis.comparison import (
+from eval_factory.analysis.comparison import compare
+from eval_factory.analysis.comparison_records import (
     Compared,
     Comparison,
-    compare,
     comparison_record,
     difference_text,
 )

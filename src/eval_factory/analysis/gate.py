@@ -14,8 +14,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from eval_factory.analysis.comparison import Comparison, compare, difference_of
+from eval_factory.analysis.comparison import compare
+from eval_factory.analysis.comparison_of_two import difference_of
 from eval_factory.analysis.comparison_reasons import values_of
+from eval_factory.analysis.comparison_records import Comparison
 from eval_factory.analysis.gate_policy import (
     EVERY_VALUE,
     BenchmarkPolicy,

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from eval_factory.analysis import suite_messages as messages
-from eval_factory.analysis.comparison import Pair, numbers_of
+from eval_factory.analysis.comparison_records import Pair, numbers_of
 from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, GroupScore, WinRate
 from eval_factory.core import formats

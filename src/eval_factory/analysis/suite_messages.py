@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from eval_factory.analysis.comparison import Comparison, difference_text
+from eval_factory.analysis.comparison_records import Comparison, difference_text
 from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
 from eval_factory.analysis.win_rates import EFFICIENCY, GROUPS, WinRate
 from eval_factory.core import formats

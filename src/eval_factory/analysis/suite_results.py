@@ -14,16 +14,13 @@ from pathlib import Path
 from statistics import fmean
 
 from eval_factory.analysis.comparison import (
-    Comparison,
-    Model,
-    Pair,
-    Ranked,
     better_and_worse,
     compare_pairs,
     ranks_of_models,
     with_corrected_p_values,
 )
 from eval_factory.analysis.comparison_reasons import ANSWER_STYLE, Side, values_of
+from eval_factory.analysis.comparison_records import Comparison, Model, Pair, Ranked
 from eval_factory.analysis.win_rates import (
     ALPHA_OF_EACH,
     GROUPS,

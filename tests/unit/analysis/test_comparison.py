@@ -8,16 +8,9 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.comparison import (
-    Comparison,
-    Failed,
-    Flips,
-    Model,
-    compare,
-    compare_pairs,
-    with_corrected_p_values,
-)
+from eval_factory.analysis.comparison import compare, compare_pairs, with_corrected_p_values
 from eval_factory.analysis.comparison_reasons import Reason, Side, values_of
+from eval_factory.analysis.comparison_records import Comparison, Failed, Flips, Model
 from eval_factory.analysis.gate import difference_in_group
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import (

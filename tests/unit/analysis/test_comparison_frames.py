@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.analysis.comparison import FLIP_COLUMNS, PAIR_COLUMNS, Compared, Model, compare
+from eval_factory.analysis.comparison import compare
 from eval_factory.analysis.comparison_reasons import Reason
+from eval_factory.analysis.comparison_records import FLIP_COLUMNS, PAIR_COLUMNS, Compared, Model
 from facts import says
 from stored_results import PROVENANCE, right_or_wrong
 

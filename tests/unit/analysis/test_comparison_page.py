@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from eval_factory.analysis.comparison import compare, comparison_record
+from eval_factory.analysis.comparison import compare
+from eval_factory.analysis.comparison_records import comparison_record
 from eval_factory.analysis.comparison_report import (
     page_of_several_results,
     sentences,

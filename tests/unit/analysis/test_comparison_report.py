@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from eval_factory.analysis import comparison_report
-from eval_factory.analysis.comparison import (
+from eval_factory.analysis.comparison import compare
+from eval_factory.analysis.comparison_reasons import Reason
+from eval_factory.analysis.comparison_records import (
     Compared,
     Comparison,
     Failed,
     Flips,
     Model,
     Ranked,
-    compare,
 )
-from eval_factory.analysis.comparison_reasons import Reason
 from eval_factory.analysis.comparison_report import (
     comparison_document,
     comparison_markdown,
