@@ -2,7 +2,8 @@
 
 A pair is compared on the instances that have a value in both results. The first result of a pair is
 called a, the second result b. Each of them, with its values by instance, is a `Side`. An instance
-whose values in a and b differ is a flip.
+whose values in a and b differ is a flip. If another program made a result, its questions are first
+paired with the first result's questions (`pairing.py`), because the programs use different ids.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Compares two results on the instances that have a value in both.
 
 The first result is called a, the second result b. Each of them, with its values by instance, is a
-`Side`. An instance whose values in a and b differ is a flip.
+`Side`. An instance whose values in a and b differ is a flip. The instances of one source, such as a
+note, are a cluster: they depend on each other.
 """
 
 from __future__ import annotations

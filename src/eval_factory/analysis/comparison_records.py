@@ -195,6 +195,7 @@ class Compared:
         """
         rows = []
         for comparison in self.comparisons:
+            # `_names` puts the labels in place of the folders of the record in `a` and `b`.
             row = {**comparison_record(comparison), **_names(comparison)}
             row["failed"] = comparison.failed.total
             low, high = comparison.bounds or (None, None)
