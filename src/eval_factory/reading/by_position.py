@@ -77,7 +77,7 @@ def opening(document: Document) -> Iterator[Statement]:
     )
     if may_be_discussion and not _STOPS.match(after):
         return
-    if cues.ends_at(group.mentions[-1], after):
+    if cues.is_complete_name(group.mentions[-1], after):
         yield statement_of(group)
 
 

@@ -53,7 +53,7 @@ def concluded(clause: Clause) -> Iterator[Statement]:
     """
     group = clause.groups[-1]
     after = clause.text_after(group)
-    is_yes_or_no = group.first_mention.is_common and after.startswith(", ")
+    is_yes_or_no = group.first_mention.is_frequent_word and after.startswith(", ")
     if has_words(after) and not is_yes_or_no:
         return
     before = clause.text_before(group)
@@ -95,7 +95,7 @@ def concluded_in_a_sentence(clause: Clause) -> Iterator[Statement]:
     if (
         not cues.THEREFORE.match(before)
         or cues.is_supposed(clause)
-        or group.first_mention.is_common
+        or group.first_mention.is_frequent_word
     ):
         return
     after = clause.text_after(group)
@@ -107,9 +107,9 @@ def concluded_in_a_sentence(clause: Clause) -> Iterator[Statement]:
 
 def _objects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterator[Statement]:
     """Yield statements in which the option follows a cue, such as "the answer is"."""
-    for match in cue.finditer(clause.text, clause.start, clause.groups[-1].start):
-        before_cue = cues.after_last_comma(clause.text[clause.start : match.start()])
-        after_cue = clause.text[match.end("cue") : match.start("fill")]
+    for match in cue.finditer(clause.document_text, clause.start, clause.groups[-1].start):
+        before_cue = cues.after_last_comma(clause.document_text[clause.start : match.start()])
+        after_cue = clause.document_text[match.end("cue") : match.start("fill")]
         if cues.is_doubted(before_cue) or cues.is_doubted(after_cue):
             continue
         if cues.is_step_of_plan(match):
@@ -120,7 +120,7 @@ def _objects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterat
         after = clause.text_after(group)
         if cues.is_denied_behind(after) or cues.is_said_of_other_patients(after):
             continue
-        if group.first_mention.is_common and _answers_own_question(clause):
+        if group.first_mention.is_frequent_word and _answers_own_question(clause):
             continue
         if not cues.is_supposed(clause):
             yield statement_of(group, strength)
@@ -131,8 +131,8 @@ def _answers_own_question(clause: Clause) -> bool:
 
     Example: "Third, is there a difference? The answer is yes ...\\nFourth, ...".
     """
-    follows_question = clause.text[: clause.start].rstrip().endswith("?")
-    return follows_question and "\n" in clause.text[clause.end :]
+    follows_question = clause.document_text[: clause.start].rstrip().endswith("?")
+    return follows_question and "\n" in clause.document_text[clause.end :]
 
 
 def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
@@ -150,7 +150,7 @@ def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
     follows_cue = first_group.start <= match.end()
     last_mention = first_group.mentions[-1]
     is_complete = (
-        cues.ends_at(last_mention, clause.text_after(first_group))
+        cues.is_complete_name(last_mention, clause.text_after(first_group))
         or last_mention.is_before_capitalised_word
     )
     if follows_cue and is_complete:
@@ -159,7 +159,7 @@ def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
     if len(marked_groups) != 1:
         return None
     (marked_group,) = marked_groups
-    if cues.is_doubted(clause.text[match.end() : marked_group.start]):
+    if cues.is_doubted(clause.document_text[match.end() : marked_group.start]):
         return None
     return marked_group
 
@@ -171,7 +171,7 @@ def _with_joined(clause: Clause, first: Group, later: Sequence[Group]) -> Group:
     """
     mentions = first.mentions
     for group in later:
-        between = clause.text[mentions[-1].end : group.start]
+        between = clause.document_text[mentions[-1].end : group.start]
         if group.first_mention.form is not Form.TEXT and cues.joins_options(between):
             mentions += group.mentions
     return Group(mentions)
@@ -180,7 +180,8 @@ def _with_joined(clause: Clause, first: Group, later: Sequence[Group]) -> Group:
 def _subjects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterator[Statement]:
     """Yield statements in which the option precedes a cue, such as "is the answer"."""
     for group in clause.groups:
-        if group.first_mention.is_common or not cue.match(clause.text, group.end, clause.end):
+        cue_after = cue.match(clause.document_text, group.end, clause.end)
+        if group.first_mention.is_frequent_word or cue_after is None:
             continue
         before = clause.text_before(group)
         if not group.first_mention.is_marked and not cues.SUBJECT.fullmatch(before):

@@ -96,17 +96,17 @@ class Group(NamedTuple):
 class Clause(NamedTuple):
     """A part of a sentence that makes one statement."""
 
-    text: str  # the complete text
+    document_text: str  # the complete text, of which the clause is a part
     start: int  # the start of the clause in the text
     end: int
     groups: tuple[Group, ...]
 
     def is_question(self) -> bool:
         """Return True if the clause ends with a question mark."""
-        return self.text[self.start : self.end].rstrip().endswith("?")
+        return self.document_text[self.start : self.end].rstrip().endswith("?")
 
     def without_texts(self, start: int, end: int) -> str:
-        """Return `text[start:end]` without the texts of options.
+        """Return `document_text[start:end]` without the texts of options.
 
         The words in an option's text say nothing about the option, so that they must not be taken
         for cues (words around an option that state or doubt it).
@@ -116,18 +116,18 @@ class Clause(NamedTuple):
         for group in self.groups:
             for mention in group.mentions:
                 if mention.form is not Form.LABEL and position <= mention.start < end:
-                    parts.append(self.text[position : mention.start])
+                    parts.append(self.document_text[position : mention.start])
                     position = mention.end
-        parts.append(self.text[position:end])
+        parts.append(self.document_text[position:end])
         return " ".join(parts)
 
     def text_before(self, group: Group) -> str:
         """Return the clause's text before a group."""
-        return self.text[self.start : group.start]
+        return self.document_text[self.start : group.start]
 
     def text_after(self, group: Group) -> str:
         """Return the clause's text after a group."""
-        return self.text[group.end : self.end]
+        return self.document_text[group.end : self.end]
 
 
 class Line(NamedTuple):

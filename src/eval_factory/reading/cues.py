@@ -140,7 +140,7 @@ _LABEL_ENDS = re.compile(rf"[)\]](?=\s)|['\")\]]*\s*(?:$|[.!;:,(\n。、{UNSPACE
 # the same for an option's text; after a colon, a comma or a dash, a longer text may go on
 _TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;(\n。]|, not )")
 # the same for a text that is a frequent word, such as "no"
-_COMMON_TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;:,(\n。-])")
+_FREQUENT_WORD_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;:,(\n。-])")
 
 
 def after_last_comma(before: str) -> str:
@@ -200,14 +200,15 @@ def is_called_wrong(after: str) -> bool:
     return _CALLED_WRONG.match(after) is not None
 
 
-def ends_at(mention: Mention, after: str) -> bool:
-    """Return True if the option's name ends at the end of the mention.
+def is_complete_name(mention: Mention, after: str) -> bool:
+    """Return True if a mention is the complete name of an option.
 
-    The name continues in "B cells", and in "fever of unknown origin" for the option "fever".
+    In "B cells" and "fever of unknown origin", the options "B" and "fever" are not the complete
+    name. `after` is the text after the mention.
     """
     if mention.form in (Form.BOTH, Form.CONFLICT):
         return True
     if mention.form is Form.LABEL:
         return _LABEL_ENDS.match(after) is not None or _AFTER_LABEL.match(after) is not None
-    text_ends = _COMMON_TEXT_ENDS if mention.is_common else _TEXT_ENDS
+    text_ends = _FREQUENT_WORD_ENDS if mention.is_frequent_word else _TEXT_ENDS
     return text_ends.match(after) is not None or _REASON.match(after) is not None

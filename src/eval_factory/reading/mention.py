@@ -23,8 +23,8 @@ class Mention(NamedTuple):
     end: int
     form: Form
     is_marked: bool = False  # True for "option B", "(B)", "'B'": certainly a label, not a word
-    is_common: bool = False  # True if the option's text is a frequent word: "no", "maybe"
-    is_word: bool = False  # True if the label may be a word: "A patient", "B cells"
+    is_frequent_word: bool = False  # True if the option's text is a frequent word: "no", "maybe"
+    may_be_word: bool = False  # True if the label may be a word: "A patient", "B cells"
     # True if a capitalised word follows the label: "B Coxiella". The word may be a misspelt text of
     # the option.
     is_before_capitalised_word: bool = False

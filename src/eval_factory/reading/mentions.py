@@ -55,7 +55,7 @@ def _joined(text: str, mentions: Sequence[Mention]) -> list[Mention]:
             joined.append(pair)
             number += 2
             continue
-        if not mention.is_word:
+        if not mention.may_be_word:
             joined.append(mention)
         number += 1
     return joined
@@ -86,13 +86,15 @@ def _pair(text: str, mention: Mention, later: Sequence[Mention]) -> Mention | No
     if mention.label == "A" and between == " " and text[following.start].islower():
         return None  # In "A cohort study", A is an article.
     if mention.label == following.label:
-        return mention._replace(end=following.end, form=Form.BOTH, is_marked=True, is_word=False)
+        return mention._replace(
+            end=following.end, form=Form.BOTH, is_marked=True, may_be_word=False
+        )
     # Here, the label and the text belong to two options. This is a conflict only under three
     # conditions: the label stands before the text like a heading ("B. Colitis"), no label of the
     # text's option follows the text ("B, colitis (A)"), and the text is not a frequent word.
     text_has_label = len(later) == 2 and _has_label(text, following, later[1])
     is_heading = between.strip()[:1] in _HEADING_SIGNS or between == ", "
-    if not is_heading or text_has_label or following.is_common:
+    if not is_heading or text_has_label or following.is_frequent_word:
         return None
     return mention._replace(end=following.end, form=Form.CONFLICT, text_label=following.label)
 

@@ -123,7 +123,7 @@ def _mention(text: str, start: int, end: int, word_end: int, label: str) -> Ment
     )
     is_named = _OPTION_BEFORE.search(text, max(0, start - _BEFORE), start) is not None
     is_marked = is_enclosed or is_named
-    is_word = not is_marked and _is_word(text, end, label)
+    may_be_word = not is_marked and _may_be_word(text, end, label)
     is_before_capitalised_word = text[end : end + 1] == " " and text[end + 1 : end + 2].isupper()
     return Mention(
         label,
@@ -131,12 +131,12 @@ def _mention(text: str, start: int, end: int, word_end: int, label: str) -> Ment
         word_end,
         Form.LABEL,
         is_marked=is_marked,
-        is_word=is_word,
+        may_be_word=may_be_word,
         is_before_capitalised_word=is_before_capitalised_word,
     )
 
 
-def _is_word(text: str, end: int, label: str) -> bool:
+def _may_be_word(text: str, end: int, label: str) -> bool:
     """Return True if a label may be a word, or the number of a step.
 
     Examples: "A patient", "B cells", "1. First".

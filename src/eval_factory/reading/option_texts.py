@@ -15,7 +15,7 @@ from eval_factory.reading.normalised_words import Words, in_lower_case, words_of
 from eval_factory.reading.spelling import MIN_LENGTH, is_same_word
 
 _LIST_MARK = re.compile(r"\(?(\w)[).]\s+")  # "(a) ", "A. "
-_COMMON = frozenset(phrases.phrases_of_topic("common_texts"))
+_FREQUENT_WORDS = frozenset(phrases.phrases_of_topic("common_texts"))
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class OptionText:
 
     label: str
     words: tuple[str, ...]
-    is_common: bool  # True if the text is a frequent word: "no", "maybe"
+    is_frequent_word: bool  # True if the text is a frequent word: "no", "maybe"
 
 
 @lru_cache(maxsize=256)
@@ -45,8 +45,8 @@ def option_texts(options: tuple[tuple[str, str], ...]) -> tuple[OptionText, ...]
         is_one_word = len(words) == 1
         if is_one_word and words[0] in labels:
             continue
-        is_common = is_one_word and words[0] in _COMMON
-        texts.append(OptionText(label, words, is_common))
+        is_frequent_word = is_one_word and words[0] in _FREQUENT_WORDS
+        texts.append(OptionText(label, words, is_frequent_word))
     counts = Counter(option.words for option in texts)
     unique = [option for option in texts if counts[option.words] == 1]
     return tuple(sorted(unique, key=lambda option: len(option.words), reverse=True))
@@ -126,7 +126,7 @@ def _mention(words: Words, numbers: range, option: OptionText) -> Mention:
     """Return the mention of an option by the words with these numbers."""
     start = words.start(numbers[0])
     end = words.end(numbers[-1])
-    return Mention(option.label, start, end, Form.TEXT, is_common=option.is_common)
+    return Mention(option.label, start, end, Form.TEXT, is_frequent_word=option.is_frequent_word)
 
 
 def _starts_of(words: Words, candidates: Sequence[int], option: OptionText) -> list[int]:

@@ -54,7 +54,7 @@ def statements_in(document: Document) -> Iterator[Statement]:
         if clause.is_question():
             continue
         # Only a clause with a cue before its last option is searched: this saves time.
-        if cues.ANY_CUE.search(clause.text, clause.start, clause.groups[-1].start):
+        if cues.ANY_CUE.search(clause.document_text, clause.start, clause.groups[-1].start):
             for find_object in BY_OBJECT:
                 yield from find_object(clause)
         for find_by_words in BY_WORDS:
