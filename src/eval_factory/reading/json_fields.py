@@ -26,11 +26,14 @@ _OBJECT = re.compile(r"\{\s*(?:[\"'{]|$)")  # the beginning of an object, also i
 
 
 def answer_fields(text: str) -> list[str] | None:
-    """Return the values of the fields that contain an answer; None if the text is not JSON.
+    """Return the values of the fields that contain an answer.
 
-    Return an empty list if the JSON objects have no field for an answer, or if its value is null.
-    But if the objects have no such field and a text precedes the objects, return None. If an object
-    was cut off, its fields are found by a regular expression.
+    If an object was cut off, its fields are found by a regular expression.
+
+    Returns:
+        None if the answer must be read as a text: the text has no JSON objects, or a text precedes
+        objects without a field for an answer. An empty list if the text is JSON, but has no such
+        field, or null in such a field.
     """
     begin = _OBJECT.search(text)
     if begin is None:
@@ -40,8 +43,9 @@ def answer_fields(text: str) -> list[str] | None:
     if values:
         return values
     # If no object has a field for an answer, the text before the objects may state the answer.
-    if values is not None and not has_text_before:
-        return values
+    is_only_json = values is not None and not has_text_before
+    if is_only_json:
+        return []
     matches = _FIELD_OF_CUT_OFF_OBJECT.findall(text)
     if matches:
         # A match has the key, then three groups: for a value in double quotes, in single quotes, or

@@ -29,7 +29,7 @@ class Words:
     """The words of a text, without apostrophes and in American spelling, and their positions."""
 
     texts: tuple[str, ...]  # the normalised words
-    # the positions of each word's start and end in turn; at last, the end of the text
+    # the positions of each word's start and end in turn, and then the end of the text
     bounds: Sequence[int]
     distinct: frozenset[str]  # the distinct words
 

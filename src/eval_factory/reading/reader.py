@@ -178,15 +178,16 @@ def without_corrected(statements: list[Statement], document: Document) -> list[S
     """
     if not statements:
         return statements
-    last_statement = max(statement.start for statement in statements)
+    start_of_last_statement = max(statement.start for statement in statements)
     starts_of_clauses_with_option = {clause.start for clause in document.clauses}
-    last_retraction = 0
+    start_of_last_retraction = 0
     for bound in document.bounds:
         if _RETRACTION.match(document.text, bound):
-            last_retraction = bound
+            start_of_last_retraction = bound
         # "The answer is B. Actually, it is rare" corrects nothing: a correction needs an option in
         # its clause, or a later statement.
-        names_option = bound <= last_statement or bound in starts_of_clauses_with_option
-        if names_option and _CORRECTION.match(document.text, bound):
-            last_retraction = bound
-    return [statement for statement in statements if statement.start >= last_retraction]
+        has_option = bound in starts_of_clauses_with_option
+        has_later_statement = bound <= start_of_last_statement
+        if (has_option or has_later_statement) and _CORRECTION.match(document.text, bound):
+            start_of_last_retraction = bound
+    return [statement for statement in statements if statement.start >= start_of_last_retraction]
