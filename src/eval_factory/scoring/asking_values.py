@@ -12,7 +12,7 @@ from functools import cached_property
 
 from eval_factory.core.asked_again_records import Change, Share
 from eval_factory.helm.metric_facts import metric_facts_of
-from eval_factory.scoring.confidence import Unit, mean_over_questions, units_of
+from eval_factory.scoring.confidence import Unit, mean_over_questions, unit_of, units_of
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import PROPORTION, Bounds
 from eval_factory.scoring.mean_over_askings import metrics_with_name_and_split_of
@@ -100,8 +100,9 @@ class AskingValues:
         self.perturbations_of_helm: dict[str, str] = {}
         """Family -> name of the perturbation, for HELM's own perturbations.
 
-        Each of HELM's perturbations is a family of its own, so the key equals the value. For the
-        perturbations of `extra.perturb`, `changed_answers` has a dict in which they differ.
+        Each of HELM's perturbations is a family of its own, so the key equals the value. The dict
+        has keys because `changed_answers` uses it in place of the families of `extra.perturb`,
+        whose perturbations have other names.
         """
         # `draft.metrics` has the metrics of HELM's own perturbations.
         for metric in metrics_with_name_and_split_of(main, (*metrics_asked_again, *draft.metrics)):
@@ -138,9 +139,9 @@ class AskingValues:
         for key, value in counted.items():
             if self._right.is_unread(key):
                 continue
-            by_unit[key[:2]] = value
+            by_unit[unit_of(key)] = value
             if self.is_read_by_reader and key in self._right.correctness:
-                by_unit[key[:2]] = float(self._right.correctness[key])
+                by_unit[unit_of(key)] = float(self._right.correctness[key])
         return by_unit
 
     def count_unread_in(self, names: Sequence[str]) -> int:
@@ -164,7 +165,7 @@ class AskingValues:
         units = self._units_of(name)
         count = 0
         for key in self._by_name[FIRST_ASKING]:
-            if key[:2] not in units:
+            if unit_of(key) not in units:
                 count += 1
         return count
 

@@ -42,7 +42,13 @@ from eval_factory.scoring.asking_values import (
     names_of_repeats,
     split_right_and_wrong,
 )
-from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs, Sources, Unit
+from eval_factory.scoring.confidence import (
+    ConfidenceOfAnswers,
+    Logprobs,
+    Sources,
+    Unit,
+    unit_of,
+)
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import describe, holm_corrected
 from eval_factory.scoring.mean_over_askings import (
@@ -145,18 +151,18 @@ class Askings(Part):
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         """Store facts about an original question, or that HELM asked it again without a change."""
-        perturbation = key[2]
+        _, _, perturbation = key
         if perturbation is None:
             self._see_first_asking(key, state)
             return
         if is_further_asking(perturbation):
             return  # Only HELM's own perturbations may leave a prompt unchanged.
-        if self.prompt_hashes.get(key[:2]) == hash(prompt_of(state)):
+        if self.prompt_hashes.get(unit_of(key)) == hash(prompt_of(state)):
             self.unchanged.add(key)
 
     def _see_first_asking(self, key: InstanceKey, state: output.RequestState) -> None:
         """Store facts about a question in its original form, and about the answer."""
-        unit = key[:2]
+        unit = unit_of(key)
         self.prompt_hashes[unit] = hash(prompt_of(state))
         right_options = right_answers(state)
         if state.output_mapping and right_options and all(map(_is_none_of_these, right_options)):

@@ -13,7 +13,7 @@ from eval_factory.core.asked_again_records import Share
 from eval_factory.core.results import ALL_ORDERS_SUFFIX, ChoiceOrders
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.confidence import Unit, mean_over_questions, units_of
+from eval_factory.scoring.confidence import Unit, mean_over_questions, unit_of, units_of
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.mean_over_askings import (
     add_mean_over_askings,
@@ -87,10 +87,11 @@ class ChoiceOrderCheck(Part):
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         """Store the option that was chosen, if the request asks a question in one of the orders."""
-        order = number_of_order(key[2])
+        _, _, perturbation = key
+        order = number_of_order(perturbation)
         if order is None:
             return
-        unit = key[:2]
+        unit = unit_of(key)
         self.order_counts[unit] += 1
         reason = why_not_reordered(
             [reference.output.text for reference in state.instance.references]
@@ -209,7 +210,7 @@ class ChoiceOrderCheck(Part):
         for order, metric in self.values_of(main).items():
             values = []
             for key, value in self._values_by_reader(metric.values).items():
-                if key[:2] in questions and key not in missing:
+                if unit_of(key) in questions and key not in missing:
                     values.append(value)
             means[str(order)] = None
             if values:
@@ -226,7 +227,8 @@ class ChoiceOrderCheck(Part):
         lowest: dict[Unit, float] = {}
         for metric in self.values_of(main).values():
             for key, value in self._values_by_reader(metric.values).items():
-                lowest[key[:2]] = min(value, lowest.get(key[:2], value))
+                unit = unit_of(key)
+                lowest[unit] = min(value, lowest.get(unit, value))
         left_out = units_of(missing) | self._unread_in_some_order(reordered)
         right = {}
         for unit in reordered:
@@ -273,15 +275,16 @@ class ChoiceOrderCheck(Part):
             return {}
         changes: dict[Unit, list[float]] = defaultdict(list)
         for key in self.right.helm_matches:  # the keys are all askings that have an answer
-            perturbation = key[2]
+            _, _, perturbation = key
             if perturbation is None or not perturbation.startswith(
                 (REPEAT_PREFIX, SAME_WORDS_PREFIX)
             ):
                 continue
-            first = self.right.comparable_answer((*key[:2], None))
+            unit = unit_of(key)
+            first = self.right.comparable_answer((*unit, None))
             repeated = self.right.comparable_answer(key)
             if first is not None and repeated is not None:
-                changes[key[:2]].append(float(repeated != first))
+                changes[unit].append(float(repeated != first))
         by_unit = {}
         for unit in units:
             if unit in changes:

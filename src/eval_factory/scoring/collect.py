@@ -115,7 +115,8 @@ def collect(
 def _show(state: output.RequestState, parts: Sequence[Part]) -> None:
     """Show one request to every part."""
     key = key_of(state)
-    if is_in_another_form(key[2]):
+    _, _, perturbation = key
+    if is_in_another_form(perturbation):
         for part in parts:
             part.see_other_form(key, state)
     else:

@@ -80,9 +80,14 @@ class Answer(NamedTuple):
 Sample = Sequence[Answer]
 
 
+def unit_of(key: tuple[str, int, str | None]) -> Unit:
+    """Return the question of an instance: the key of the instance without the perturbation."""
+    return key[:2]
+
+
 def units_of(keys: Iterable[tuple[str, int, str | None]]) -> set[Unit]:
-    """Return the questions of the instances: their keys without the perturbation."""
-    return {key[:2] for key in keys}
+    """Return the questions of the instances."""
+    return set(map(unit_of, keys))
 
 
 def mean_over_questions(

@@ -422,7 +422,7 @@ def marks_by_rubric(probes: Probes, rubric: RubricTally) -> Marks:
     """
     marks: Marks = []
     # The trials of an instance have the same criteria, so any of their cases serves.
-    cases = {key[0]: case for key, case in rubric.cases.items()}
+    cases = {instance: case for (instance, _, _), case in rubric.cases.items()}
     for instance, probe in probes.items():
         case = cases.get(instance)
         if case is None:
