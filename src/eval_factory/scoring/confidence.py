@@ -26,7 +26,7 @@ from eval_factory.scoring.intervals import (
     Bounds,
     describe,
     effective_clusters,
-    is_shared,
+    has_shared_source,
     mean_and_variance,
     percentile,
     t_quantile,
@@ -301,7 +301,7 @@ def _gap(group: Sample) -> _Gap:
     if count > 1:
         variance = variance_of(gaps) / count
     inflation = 1.0  # above 1 for few sources: the interval is then as wide as with a t quantile
-    if is_shared(sources):
+    if has_shared_source(sources):
         effective = effective_clusters(sources)
         if effective >= MIN_CLUSTERS:
             _, variance = mean_and_variance(gaps, sources)

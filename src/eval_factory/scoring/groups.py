@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from eval_factory.core.formats import counted
 from eval_factory.core.results import Score
 from eval_factory.helm.output import can_form_groups
-from eval_factory.scoring.intervals import effective_clusters, holm_corrected, is_shared
+from eval_factory.scoring.intervals import effective_clusters, has_shared_source, holm_corrected
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.permutation import permutation_p
 from eval_factory.scoring.scores import (
@@ -56,7 +56,7 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
         return None
     sources = _source_of_each(values, known_sources, prefix="group")
     rest_sources = _source_of_each(rest_values, known_rest_sources, prefix="rest")
-    if is_shared(known_sources) or is_shared(known_rest_sources):
+    if has_shared_source(known_sources) or has_shared_source(known_rest_sources):
         by_t = _clustered_t((values, sources), (rest_values, rest_sources))
         if by_t is None:
             return None

@@ -61,11 +61,11 @@ def wilson(share: float, count: float, quantile: float | None = None) -> Bounds:
     z = quantile
     if z is None:
         z = statistics.NormalDist().inv_cdf(1 - TAIL_ALPHA)
-    # `middle` is the weighted mean of the share (weight 1) and of the value 1/2 (this weight).
-    spread = z * z / count
-    middle = (share + spread / 2) / (1 + spread)
-    variance = share * (1 - share) / count + spread / (4 * count)
-    half_width = z * math.sqrt(variance) / (1 + spread)
+    # The middle is the weighted mean of the share, which has the weight 1, and of the value 1/2.
+    weight_of_half = z * z / count
+    middle = (share + weight_of_half / 2) / (1 + weight_of_half)
+    variance = share * (1 - share) / count + weight_of_half / (4 * count)
+    half_width = z * math.sqrt(variance) / (1 + weight_of_half)
     return max(0.0, middle - half_width), min(1.0, middle + half_width)
 
 
@@ -404,7 +404,7 @@ def interval_of_mean(
     sources = None  # stays None if no two values share a source
     units: float = len(values)  # the number of independent values
     name_ending = ""
-    if is_shared(clusters):
+    if has_shared_source(clusters):
         sources = clusters
         units = effective_clusters(sources)
         name_ending = CLUSTERED
@@ -454,7 +454,7 @@ def _interval_of_proportion(
     return CLOPPER_PEARSON, clopper_pearson(sum(values), len(values), each_side)
 
 
-def is_shared(clusters: Sequence[Hashable] | None) -> TypeGuard[Sequence[Hashable]]:
+def has_shared_source(clusters: Sequence[Hashable] | None) -> TypeGuard[Sequence[Hashable]]:
     """Return True if at least two values have the same source."""
     return clusters is not None and len(set(clusters)) < len(clusters)
 
@@ -465,7 +465,7 @@ def note_on_few_sources(clusters: Sequence[Hashable]) -> str | None:
 
     Return None otherwise, and if no two values share a source.
     """
-    if not is_shared(clusters):
+    if not has_shared_source(clusters):
         return None
     sources = Counter(clusters)
     effective = effective_clusters(clusters)

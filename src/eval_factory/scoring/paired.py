@@ -140,7 +140,7 @@ def paired_difference(
         scale = PROPORTION
     differences = [value_b - value_a for value_a, value_b in zip(a, b, strict=True)]
     are_proportions = scale == PROPORTION and all_values.issubset((0, 1))
-    if are_proportions and not intervals.is_shared(clusters):
+    if are_proportions and not intervals.has_shared_source(clusters):
         tested = _test_proportions(differences)
     else:
         tested = _test_means(differences, clusters, scale)
