@@ -24,7 +24,7 @@ from eval_factory.scoring import intervals
 from eval_factory.scoring.agreement import index_of_nearest
 from eval_factory.tasks.physician_labels import MIN_ITEMS, LabelledItem
 
-PSEUDO_CLUSTERS = 0.75
+PSEUDO_SIZE_FACTOR = 0.75
 """The number of pairs in a pseudo-cluster, as a multiple of `intervals.pseudo_size_of_mean`.
 
 A pseudo-cluster is an added conversation that was not observed; all its pairs are of one kind.
@@ -203,15 +203,15 @@ def gap_of(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
     physician_tables, physician_sizes = tables_of(among_physicians, marks, all_pairs=pairs)
     agreement = _agreement_by(marks)
     kinds = len(marks) ** 2
-    figure = 1  # the index of kappa among the figures, for marks on a scale
+    index_of_figure = 1  # kappa, for marks on a scale
     if len(marks) == 2:
-        figure = 0  # the index of macro F1, for decisions
+        index_of_figure = 0  # macro F1, for decisions
 
     def gap_in(tables: NDArray[Any]) -> NDArray[Any]:
         by_judge = agreement(tables[..., :kinds])
         by_physicians = agreement(tables[..., kinds:])
         gaps: NDArray[Any] = by_judge - by_physicians
-        return gaps[..., [figure]]  # The list keeps the axis of figures, with one figure.
+        return gaps[..., [index_of_figure]]  # The list keeps the axis of figures, with one figure.
 
     (gap,) = by_jackknife(
         # In each row, the judge's table comes first, then the physicians' table.
@@ -251,7 +251,7 @@ def tables_of(
     highest_first = tables[:, ::-1, ::-1]
     pseudo_size = 0.0
     if pairs and len(marks) == 2:
-        pseudo_size = PSEUDO_CLUSTERS * intervals.pseudo_size_of_mean(_conversations_of(pairs))
+        pseudo_size = PSEUDO_SIZE_FACTOR * intervals.pseudo_size_of_mean(_conversations_of(pairs))
     return highest_first.reshape(len(rows), -1), [pseudo_size] * len(marks) ** 2
 
 
@@ -360,7 +360,9 @@ def by_jackknife(
     effective_conversations = intervals.effective_clusters(_conversations_of(pairs))
     if effective_conversations < intervals.MIN_UNITS:
         return list(map(Figure, values))
-    # a row for each conversation, and one for each pseudo-cluster, which has only one kind of pair
+    # A row for each conversation, and one for each pseudo-cluster, which has only one kind of pair.
+    # Marks on a scale have rows of zeros, which also count as rows: they widen an interval by less
+    # than a tenth.
     rows = np.vstack([tables, np.diag(pseudo_sizes)])
     centers = figures_of(rows.sum(axis=0))  # the middles of the intervals
     without_row = figures_of(rows.sum(axis=0) - rows)  # one row of figures without each row

@@ -61,7 +61,7 @@ FIRST_VERSION = (
     f"each item ('calibrate' makes a new passport), and {OTHER_SHARE}"
 )
 
-PSEUDO_CLUSTERS = 0.5
+PSEUDO_SIZE_FACTOR = 0.5
 """The number of pairs in the pseudo-cluster of each kind of pair, as a multiple of `_pseudo_size`.
 
 A pseudo-cluster is an added conversation that was not observed; all its pairs are of one kind. The
@@ -324,7 +324,7 @@ def corrected_by_labels(
     sensitivity, specificity = map(float, _rates(tables.sum(axis=0)))
     # The jackknife leaves out one conversation at a time. A pseudo-cluster of each kind of pair is
     # added, because the labels may contain no example of a rare mistake.
-    pseudo_size = PSEUDO_CLUSTERS * _pseudo_size(sizes, effective_conversations)
+    pseudo_size = PSEUDO_SIZE_FACTOR * _pseudo_size(sizes, effective_conversations)
     rows = np.vstack([tables, pseudo_size * np.eye(4)])
     rates_without_row = _rates(rows.sum(axis=0) - rows)
     deviations = rates_without_row - rates_without_row.mean(axis=0)

@@ -158,5 +158,5 @@ def test_the_difference_leaves_out_both_tables_of_a_conversation() -> None:
 
 def test_the_simulation_would_show_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pseudo-clusters, rare faults and a judge near the ceiling: far from 95 %."""
-    monkeypatch.setattr(agreement_figures, "PSEUDO_CLUSTERS", 1e-9)
+    monkeypatch.setattr(agreement_figures, "PSEUDO_SIZE_FACTOR", 1e-9)
     assert coverage("rare faults, judge near the ceiling", 40)["judge.kappa"] < 0.5

@@ -181,7 +181,7 @@ def test_nothing_is_said_that_cannot_be_known_but_why(name: str) -> None:
 def test_two_sources_and_five_conversations_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of five, pseudo-clusters as large as they are would leave no interval."""
     fixed(corrected_by_labels(judged([0.4, 0.6] * 30, clusters=["a", "b"] * 30), NO_MISTAKES, {}))
-    monkeypatch.setattr(judge_correction, "PSEUDO_CLUSTERS", 0.01)
+    monkeypatch.setattr(judge_correction, "PSEUDO_SIZE_FACTOR", 0.01)
     four, five = (
         corrected_by_labels(USUAL, labelled(*[EIGHT_OF_TEN] * count), {}) for count in (4, 5)
     )
