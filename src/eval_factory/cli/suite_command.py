@@ -1,5 +1,6 @@
 """The commands `run_suite`, `suite`, `import_config` and `leaderboard`.
 
+A suite runs evaluations for targets (models at endpoints); a cell is one evaluation of one target.
 `suite` shows and stops a running suite. `import_config` translates configurations of other programs
 into run configs or suites. `leaderboard` runs one of HELM's public leaderboards as a suite.
 """

@@ -1,5 +1,8 @@
 """Measures how far raters agree: Krippendorff's alpha, intraclass correlation, weighted kappa and
 Gwet's AC1. All functions are pure.
+
+The class `Ratings` collects the ratings by the judges of a run, and reports their agreement and the
+correlation of their marks with the lengths of the answers.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ class RatedResult:
         Answers that were not there when the sample was drawn make a stratum of their own.
 
         Args:
-            values: the judge's score of every answer.
+            values: the score of every answer by a judge, or by the main metric.
             people: the people's score of each rated answer.
         """
         # The strata of the sample have the numbers from 0. The next number is the stratum of the
@@ -286,7 +286,7 @@ class RatedResult:
             if not keys:
                 continue
             rated = []
-            pairs = []  # (people's score, judge's score) of each rated answer
+            pairs = []  # (people's score, the score in `values`) of each rated answer
             for key in keys:
                 if key in people:
                     rated.append(key)
@@ -500,9 +500,11 @@ def _judge_agreements(
     for judge, scores in rated.scores_by_judge.items():
         if scores.keys() & rated.answers.keys():
             judges_of_rated.append(judge)
-    names: dict[str, None] = {}  # the names of all judges: the keys of a dict keep their order
+    # The keys are the names of all judges. A dict keeps the order in which they are added: the
+    # judges with a mark of the first answer, then those with a score, then those with a mark of a
+    # later answer.
+    names: dict[str, None] = {}
     for answer in rated.answers.values():
-        # Judges with a score but no mark come after the judges with a mark of the first answer.
         for judge in (*answer.marks, *sorted(judges_of_rated)):
             names[judge] = None
     for judge in names:

@@ -434,8 +434,8 @@ def _judge_deviations(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator
         return
     expected = [deployment.rpartition("/")[2] for deployment in names.DEFAULT_JURY.values()]
     models = list(_models_of_judges(facts))
-    in_jury = all(_is_in_jury(model, models) for model in expected)
-    if len(models) != len(expected) or not in_jury:
+    has_each_judge = all(_is_in_jury(model, models) for model in expected)
+    if len(models) != len(expected) or not has_each_judge:
         stated_models = _listed(stated for _, stated in models)
         yield Deviation(
             "judges",

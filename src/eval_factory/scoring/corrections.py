@@ -258,7 +258,7 @@ class Corrections(Part):
     version: int  # the version of the catalogue of errata
     errata: Sequence[Erratum]
     rules: Mapping[str, Rule]  # id of the erratum -> rule
-    helm: Mapping[str, MetricValues]  # label of HELM's metric -> its values
+    helm_metrics: Mapping[str, MetricValues]  # label of HELM's metric -> its values
     values: dict[str, dict[InstanceKey, float]] = field(default_factory=lambda: defaultdict(dict))
     """Label of the corrected metric -> instance -> corrected value."""
     unanswered: list[tuple[InstanceKey, Case]] = field(default_factory=list)
@@ -283,12 +283,12 @@ class Corrections(Part):
         run_spec = plan.evaluation.task.helm.run_spec
         applicable = catalogue.of(run_spec, plan.scenario_arguments, plan.upstream)
         wrong = {erratum.metric for erratum in applicable}
-        helm = {}
+        helm_metrics = {}
         if wrong:
-            helm = {metric.label: metric for metric in metrics if metric.label in wrong}
-        errata = [erratum for erratum in applicable if erratum.metric in helm]
+            helm_metrics = {metric.label: metric for metric in metrics if metric.label in wrong}
+        errata = [erratum for erratum in applicable if erratum.metric in helm_metrics]
         rules = {erratum.id: rule_of(erratum) for erratum in errata}
-        return cls(catalogue.version, errata, rules, helm)
+        return cls(catalogue.version, errata, rules, helm_metrics)
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         """Compute the corrected values of an instance."""
@@ -332,7 +332,7 @@ class Corrections(Part):
         """
         for label, errata in self._by_label.items():
             # Errata with one label correct the same metric.
-            value = self.helm[str(errata[0].metric)].values.get(key)
+            value = self.helm_metrics[str(errata[0].metric)].values.get(key)
             if value is not None:
                 value = self._corrected(value, case, errata)
             if value is None:
@@ -362,19 +362,20 @@ class Corrections(Part):
         for each instance. An instance that repeats an earlier instance is left out by its rule.
 
         Raises:
-            Exception: the first exception of a rule that raised more than once, and on more than
-                half as many answers as have a corrected value.
+            Exception: the first exception of a rule that raised on too many answers. A rule may
+                raise on one answer, and on up to half as many as have a corrected value.
         """
         for key, case in self.unanswered:
             self._add_values(key, case, answered=False)
         for erratum in self.errata:
             raised = self.raised[erratum.id]
             values = self.values[erratum.label]
-            if len(raised) > max(1, len(values) // 2):
+            tolerated = max(1, len(values) // 2)
+            if len(raised) > tolerated:
                 raise raised[0]  # So many exceptions show that the error is in the rule.
         corrected = []
         for label, errata in self._by_label.items():
-            helm_metric = self.helm[str(errata[0].metric)]
+            helm_metric = self.helm_metrics[str(errata[0].metric)]
             if self.values[label]:
                 corrected.append(
                     MetricValues(

@@ -25,7 +25,7 @@ MAX_IDEOGRAPHS = 3.0
 """The largest mean number of Chinese, Japanese or Korean characters in a token. Such texts have 1
 to 2 characters a token with cl100k_base.
 """
-MIN_TOKENS = 256
+MIN_WINDOW = 256
 """The smallest context window in use. Prompts for which the server counted fewer tokens are not
 examined, because no window would have cut them.
 """
@@ -99,7 +99,7 @@ class CutPrompts:
     _prompts: list[_Prompt] = field(default_factory=list)
 
     def add(self, key: InstanceKey, text: str, tokens: int | None, cached: int = 0) -> None:
-        """Add a prompt; ignore it if the server counted no tokens or fewer than `MIN_TOKENS`.
+        """Add a prompt; ignore it if the server counted no tokens or fewer than `MIN_WINDOW`.
 
         Args:
             key: the instance.
@@ -108,7 +108,7 @@ class CutPrompts:
             cached: the number of prompt tokens from the server's cache.
         """
         fewest = min_tokens(text)
-        if tokens is not None and tokens >= MIN_TOKENS and fewest > 0:
+        if tokens is not None and tokens >= MIN_WINDOW and fewest > 0:
             self._prompts.append(_Prompt(key, tokens, fewest, len(text), cached))
 
     def find_cut(self, *, by_plateau: bool = True) -> CutPromptsFound:

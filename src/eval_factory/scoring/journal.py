@@ -497,21 +497,21 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
     return ResponseStatistics(
         responses=codes.total(),
         successful=len(tokens),
-        prompt_tokens=_figures(prompt for prompt, _ in tokens),
-        completion_tokens=_figures(completion for _, completion in tokens),
-        total_tokens=_figures(
+        prompt_tokens=_mean_and_maximum(prompt for prompt, _ in tokens),
+        completion_tokens=_mean_and_maximum(completion for _, completion in tokens),
+        total_tokens=_mean_and_maximum(
             prompt + completion
             for prompt, completion in tokens
             if prompt is not None and completion is not None
         ),
-        latency_s=_figures(latencies),
+        latency_s=_mean_and_maximum(latencies),
         status_codes=dict(sorted(codes.items())),
         finish_reasons=finish_reasons(cache_db, MODEL_ROLE),
         runs=tuple(sorted(spans.values())),
     )
 
 
-def _figures(values: Iterable[float | None]) -> tuple[float | None, float | None]:
+def _mean_and_maximum(values: Iterable[float | None]) -> tuple[float | None, float | None]:
     """Return the mean and the maximum of the known values; None for both if no value is known."""
     known = [value for value in values if value is not None]
     if not known:

@@ -407,8 +407,8 @@ def test_errata_of_the_run_spec_whose_metric_helm_computed_count() -> None:
     medec = "medec_error_sentence_accuracy"
     found = Corrections.of(plan({"config.type": "medec"}), [context("other"), context(medec)])
     assert [one.id for one in found.errata] == list(found.rules) == ["medec-sentence"]
-    assert (found.version, set(found.helm)) == (load_errata().version, {medec})
-    assert found.helm[medec].values == context().values
+    assert (found.version, set(found.helm_metrics)) == (load_errata().version, {medec})
+    assert found.helm_metrics[medec].values == context().values
     assert found.rules["medec-sentence"](Case("p", "3", "3 Right.", None)) == 1.0
     for nothing in (
         Corrections.of(plan({"config.type": "medec"}), [context("other")]),
