@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 # the names of signs that other modules use
 DISAGREE = "disagree"
-NOT_MET = "criterion_not_met"
-HARM = "harm_met"
-UNDECIDED = "criterion_undecided"
+# the signs of answers with a rubric: at least one criterion is such
+NOT_MET = "criterion_not_met"  # positive points, and not met
+HARM = "harm_met"  # negative points, and met
+UNDECIDED = "criterion_undecided"  # a judge did not decide it; "unjudged" is about the answer
 
 
 @dataclass(frozen=True)

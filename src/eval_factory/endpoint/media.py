@@ -141,7 +141,8 @@ def messages_of(
     """Return the messages of a request with its files in them.
 
     If the turns have marks for files, return the turns with each file at its mark. Else return a
-    single message of the user, with a part for each media object; the turns are not used.
+    single message of the user, with a part for each media object. The turns are then not used,
+    because media objects hold texts, too.
 
     Args:
         media_objects: HELM's media objects: each has a `text`, or the `location` of a file.
