@@ -67,7 +67,7 @@ def show_warnings(evaluation: Evaluation, screen: TextIO) -> None:
     screen.writelines(f"warning: {text}\n" for text in evaluation.warnings)
 
 
-def show_uncomputed(plans: Iterable[Plan], env: Mapping[str, str], screen: TextIO) -> None:
+def show_uncomputed_metrics(plans: Iterable[Plan], env: Mapping[str, str], screen: TextIO) -> None:
     """Write to the screen which picture metrics this machine cannot compute.
 
     The warning comes before the run sends requests that cost money.

@@ -41,7 +41,7 @@ from eval_factory.tasks.asking_forms import (
 from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS_TEXT
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import REASONED_MAX_TOKENS, REASONED_STYLE, reasoned_tasks
-from eval_factory.workflows.context import redactor_of, show_uncomputed, show_warnings
+from eval_factory.workflows.context import redactor_of, show_uncomputed_metrics, show_warnings
 from eval_factory.workflows.options import DryRun, Options
 from eval_factory.workflows.stop_when import faults_of_user_files, looks_line, shown_look_size
 
@@ -73,7 +73,7 @@ def dry_run(
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug, max_instances=shown_look_size(plan))
     show_warnings(evaluation, screen)
-    show_uncomputed([plan], env, screen)
+    show_uncomputed_metrics([plan], env, screen)
     files = model_files(plan, debug=options.debug)
     files.pop(LOGGING_FILE, None)  # this file sets the level of HELM's log; it changes no request
     keys = key_destination_lines(plan.endpoints)

@@ -32,7 +32,7 @@ from eval_factory.workflows.batches import refuse_to_forget_batches
 from eval_factory.workflows.context import (
     RunContext,
     lock_folder,
-    show_uncomputed,
+    show_uncomputed_metrics,
     show_warnings,
     write_result,
 )
@@ -78,7 +78,7 @@ def evaluate(
     argv = command_line(plan, debug=options.debug, max_instances=shown_look_size(plan))
     show_warnings(evaluation, screen)
     look_for_prerequisites(plan)
-    show_uncomputed([plan], env, screen)
+    show_uncomputed_metrics([plan], env, screen)
     # If the model is not asked, `asking_plan.endpoints` lacks the model's endpoint.
     asking_plan = replace(plan, asks_model=options.asks_model)
     refuse_uncountable_limits(asking_plan)

@@ -29,7 +29,7 @@ from eval_factory.tasks.framework import About, Framework, HelmEntry, Task, load
 from eval_factory.tasks.run_entry import TEXT_ENDPOINT_TYPES, run_entry_prefix
 from eval_factory.tasks.run_specs import IMAGES, execution_refusal, processor_problem
 from eval_factory.tasks.upstreams import HELM
-from eval_factory.workflows.context import show_uncomputed, show_warnings
+from eval_factory.workflows.context import show_uncomputed_metrics, show_warnings
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import (
     DATA_PATH,
@@ -386,7 +386,7 @@ def _cells_of(
     for cell in cells:
         if cell.plan is not None:
             plans.append(cell.plan)
-    show_uncomputed(plans, env, screen)
+    show_uncomputed_metrics(plans, env, screen)
     missing = chain.from_iterable(cell.missing for cell in cells)
     lacks_a_key = any("no API key" in text for text in missing)
     none_is_ready = not any(cell.is_ready for cell in cells)
