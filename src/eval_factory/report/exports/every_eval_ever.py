@@ -29,14 +29,17 @@ _SCHEMA_VERSION = "0.3.0"
 
 
 def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a sample for each instance with an answer and a finite value of the main metric.
+    """Yield a sample for each instance of the main score with an answer and a finite value.
 
-    The schema does not allow samples without a score. `record` is the dict that `aggregate_record`
-    returned.
+    The schema does not allow samples without a score. Instances of other splits and perturbations,
+    such as questions that were asked again, do not belong to the main score. `record` is the dict
+    that `aggregate_record` returned.
     """
     name = stored.result.main_metric
     score = stored.result.scores[name]
     for instance in stored.result.instances:
+        if not score.covers(instance):
+            continue
         value = instance.metrics.get(name)
         completion = instance.completion
         if value is None or completion is None or not math.isfinite(value):

@@ -445,6 +445,15 @@ def test_which_instances_are_samples_by_trial(
     assert second["metadata"]["epoch"] == "2"
 
 
+def test_samples_are_those_of_the_main_score(
+    stored: StoredResult, instance: InstanceRecord
+) -> None:
+    asked_again = replace(instance, perturbation="repeat_2")
+    other_split = replace(instance, id="other", split="valid")
+    (sample,) = samples(stored, [instance, asked_again, other_split])
+    assert sample["sample_id"] == "id0"
+
+
 @pytest.mark.parametrize(
     ("value", "score", "right"),
     [
