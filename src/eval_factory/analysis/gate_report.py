@@ -267,7 +267,10 @@ def gate_statement(
         )
     # The list of checksums covers all files of the result, so its hash identifies the result.
     receipt = {"name": rundir.checksums.name, "digest": {"sha256": sha256_of(rundir.checksums)}}
-    version = f"{provenance.helm_package} {provenance.helm}, errata {provenance.errata_version}"
+    program = f"{provenance.helm_package} {provenance.helm}"
+    if provenance.imported is not None:
+        program = provenance.imported.source
+    version = f"{program}, errata {provenance.errata_version}"
     pre_registration = {}
     if gate.locked_at is not None and gate.locked_at <= started:
         pre_registration = {"preRegistration": {"alg": "sha256", "value": gate.policy_sha256}}

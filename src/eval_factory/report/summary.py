@@ -349,10 +349,9 @@ def _provenance_lines(record: Provenance) -> list[str]:
     parts.append(f"prompts {code(one_line(record.prompts_sha256)[:16])}")
     if record.ended_at is not None:
         parts.append(f"ended {code(record.ended_at)}")
-    commands = (
-        "eval-factory verify .",
-        "eval-factory reproduce . --run --output_dir ../reproduced",
-    )
+    commands = ["eval-factory verify ."]
+    if record.imported is None:  # `reproduce` refuses an imported result
+        commands.append("eval-factory reproduce . --run --output_dir ../reproduced")
     return [
         f"{', '.join(parts)}.",
         "",

@@ -28,6 +28,7 @@ from eval_factory.analysis.gate_report import (
 from eval_factory.core.enums import Verdict
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import printable
+from eval_factory.core.results import ImportedFrom
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.reader import StoredResult, load_result
@@ -258,6 +259,11 @@ def test_a_statement(stored: StoredResult) -> None:
         },
     }
     assert "org/model" not in str(made)
+    source = ImportedFrom("inspect_ai", "0.3.2", {}, ())
+    provenance = replace(stored.result.provenance, imported=source)
+    imported = replace(stored, result=replace(stored.result, provenance=provenance))
+    suite = statement(imported, LEAST)["predicate"]["suite"]
+    assert suite == {"name": "pubmed_qa", "version": "inspect_ai 0.3.2, errata 3"}
     assert commitment(b"x", "org/model") != model
 
 

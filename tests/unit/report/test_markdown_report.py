@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import chain
 
 from described_runs import ODD, hostile, of_a_jury, plain
-from eval_factory.core.results import Instances, TaskResult
+from eval_factory.core.results import ImportedFrom, Instances, TaskResult
 from eval_factory.core.tables import prose
 from eval_factory.report.summary import markdown_report, result_lines
 from facts import rows_of, says
@@ -116,6 +116,10 @@ def test_what_was_run_and_how_to_do_it_again_and_nothing_that_was_asked_or_answe
         "prompts `bbbbbbbbbbbbbbbb`",
     )
     assert "HELM `0.5.16`" not in markdown_report(bare)
+    source = ImportedFrom("inspect_ai", "0.3.2", {}, ())
+    imported = replace(made, provenance=replace(made.provenance, imported=source))
+    says(markdown_report(imported), "eval-factory verify .")
+    assert "eval-factory reproduce" not in markdown_report(imported)
 
 
 def test_hostile_names_and_notes_make_nothing() -> None:

@@ -50,7 +50,9 @@ def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict
             "model_id": record["model_info"]["id"],
             "evaluation_name": stored.result.task,
             "evaluation_result_id": f"{stored.result.task}/{name}",
-            **_sample(instance, completion, score.metric or name),
+            **_sample(
+                instance, completion, scorer=stored_facts.scorer_of(stored, score.metric or name)
+            ),
             "evaluation": {"score": value, "is_correct": _is_best(value, score)},
         }
 
@@ -69,8 +71,11 @@ def _is_best(value: float, score: Score) -> bool:
     return value >= score.scale[1]
 
 
-def _sample(instance: InstanceRecord, completion: str, metric: str) -> dict[str, Any]:
-    """Return the fields of a sample that describe its question, answer, tokens and latency."""
+def _sample(instance: InstanceRecord, completion: str, *, scorer: str) -> dict[str, Any]:
+    """Return the fields of a sample that describe its question, answer, tokens and latency.
+
+    `scorer`: the metric with its program, as `scorer_of` returns it.
+    """
     right_answers = []
     references = []
     for reference in instance.references:
@@ -100,7 +105,7 @@ def _sample(instance: InstanceRecord, completion: str, metric: str) -> dict[str,
                 "turn_idx": 0,
                 "source": "output.raw",
                 "extracted_value": completion,
-                "extraction_method": f"helm.{metric}",
+                "extraction_method": scorer,
                 "is_terminal": True,
             }
         ],
@@ -231,6 +236,11 @@ def aggregate_record(stored: StoredResult, publisher: Publisher, *, now: float) 
             f"{stored.folder}: no score of {result.task} can be exported: each score is not a "
             "finite number, or it is not known whether a higher score is better"
         )
+    program = provenance.upstream
+    version = provenance.helm or "unknown"
+    if provenance.imported is not None:
+        program = provenance.imported.program
+        version = provenance.imported.version
     platform = {}
     endpoint = provenance.endpoints.get(MODEL_ROLE)
     # The name of any other host may be internal.
@@ -247,8 +257,8 @@ def aggregate_record(stored: StoredResult, publisher: Publisher, *, now: float) 
             "evaluator_relationship": publisher.relationship,
         },
         "eval_library": {
-            "name": provenance.upstream,
-            "version": provenance.helm or "unknown",
+            "name": program,
+            "version": version,
             "additional_details": {
                 "eval_factory": provenance.eval_factory,
                 "run_identity": provenance.run_identity,
@@ -285,7 +295,7 @@ def _developer_and_model(stored: StoredResult, publisher: Publisher) -> tuple[st
 def _score_record(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
     """Return the record of one score, with its metric, uncertainty and settings."""
     config: dict[str, Any] = {
-        "metric_id": f"helm.{name}",
+        "metric_id": stored_facts.scorer_of(stored, name),
         "metric_name": name,
         "lower_is_better": score.higher_is_better is False,
     }

@@ -93,6 +93,11 @@ def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: 
         f"{result.main_metric} by {provenance.helm_name} {provenance.helm}, run by eval-factory "
         f"{provenance.eval_factory}"
     )
+    if provenance.imported is not None:
+        program = (
+            f"{result.main_metric} of a run of {provenance.imported.source}, imported by "
+            f"eval-factory {provenance.eval_factory}"
+        )
     notes = [program]
     if stats.ci_low is not None and stats.ci_high is not None:
         notes.append(

@@ -25,6 +25,7 @@ from eval_factory.report.exports.stored_facts import (
     reasons_against_reporting,
     result_digest,
     sampling_of,
+    scorer_of,
 )
 from eval_factory.report.reader import StoredResult
 
@@ -68,6 +69,9 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
         if "error" not in sample:
             completed += 1
         samples.append(sample)
+    program = "helm"  # the program that asked the model
+    if result.provenance.imported is not None:
+        program = result.provenance.imported.program
     sampling = sampling_of(stored)
     generate_config: dict[str, Any] = {}
     for name in ("temperature", "top_p", "max_tokens"):
@@ -87,7 +91,7 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
         # Inspect reads the sections in this order, and its function `evals_df` needs all of them.
         "plan": {
             "name": "plan",
-            "steps": [{"solver": f"helm/{stored.result.task}", "params": {}}],
+            "steps": [{"solver": f"{program}/{stored.result.task}", "params": {}}],
             "config": generate_config,
         },
         "results": {
@@ -182,7 +186,7 @@ def _score_records(stored: StoredResult) -> Iterator[dict[str, Any]]:
                 metrics[label] = {"name": label, "value": value}
         yield {
             "name": name,
-            "scorer": f"helm.{scores[name].metric or name}",
+            "scorer": scorer_of(stored, scores[name].metric or name),
             "scored_samples": stats.count,
             "metrics": metrics,
         }

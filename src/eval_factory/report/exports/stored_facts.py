@@ -81,6 +81,20 @@ def model_id(stored: StoredResult) -> str:
     return target
 
 
+def scorer_of(stored: StoredResult, metric: str) -> str:
+    """Return a metric with the program that computed it, such as `helm.exact_match`.
+
+    For an imported result, the program is the one that made the result, such as `inspect_ai`;
+    eval-factory itself computed the scores that were added to the result.
+    """
+    imported = stored.result.provenance.imported
+    if imported is None:
+        return f"helm.{metric}"
+    if metric in imported.added:
+        return f"eval-factory.{metric}"
+    return f"{imported.program}.{metric}"
+
+
 def result_digest(stored: StoredResult) -> str:
     """Return a hash that identifies a result.
 

@@ -78,8 +78,6 @@ def _tags(stored: StoredResult, model: str, hosts: Sequence[str]) -> dict[str, s
         RESULT_TAG: result_digest(stored),
         "eval_factory.run_identity": provenance.run_identity,
         "eval_factory.version": provenance.eval_factory,
-        "helm.version": provenance.helm or "unknown",
-        "helm.package": provenance.helm_package,
         "eval_factory.task": result.task,
         "eval_factory.model": model,
         "eval_factory.main_metric": result.main_metric,
@@ -88,6 +86,11 @@ def _tags(stored: StoredResult, model: str, hosts: Sequence[str]) -> dict[str, s
         "eval_factory.prompts_sha256": provenance.prompts_sha256,
         "eval_factory.reportable": reportable,
     }
+    if provenance.imported is None:
+        tags["helm.version"] = provenance.helm or "unknown"
+        tags["helm.package"] = provenance.helm_package
+    else:
+        tags["eval_factory.imported_from"] = provenance.imported.source
     if reason := reasons_against_reporting(stored):
         tags["eval_factory.not_reportable"] = without_hosts(reason, hosts)[:MAX_TAG]
     return tags

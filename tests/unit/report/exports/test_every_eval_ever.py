@@ -26,6 +26,7 @@ from unit.report.exports.test_stored_facts import (
     ANSWER,
     PROMPT,
     REFERENCE,
+    imported_of,
     not_reportable,
     stored_of,
     with_scores,
@@ -156,6 +157,14 @@ def test_what_the_record_says_of_the_run() -> None:
         "developer": "org",
         "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
     }
+
+
+def test_the_record_of_an_imported_result_names_its_program() -> None:
+    record = record_of(imported_of("pubmed_qa"))
+    library = record["eval_library"]
+    assert (library["name"], library["version"]) == ("inspect_ai", "0.3.2")
+    config = record["evaluation_results"][0]["metric_config"]
+    assert config["metric_id"] == "inspect_ai.exact_match"
 
 
 @pytest.mark.parametrize(

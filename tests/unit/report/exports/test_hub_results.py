@@ -14,7 +14,12 @@ from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.report.exports.hub_results import hub_entry
 from eval_factory.report.reader import StoredResult
 from facts import naming, says
-from unit.report.exports.test_stored_facts import not_reportable, stored_of, with_scores
+from unit.report.exports.test_stored_facts import (
+    imported_of,
+    not_reportable,
+    stored_of,
+    with_scores,
+)
 
 
 def parsed(stored: StoredResult, *, allow: bool = False) -> EvalResultEntry:
@@ -42,6 +47,12 @@ def test_the_hubs_library_reads_the_entry() -> None:
     says(found.notes, "exact_match", "HELM 0.5.16", "eval-factory")
     says(found.notes, "95 % interval", "0.15 to 0.85", "4 instances scored", "2675")
     assert "NOT REPORTABLE" not in found.notes
+
+
+def test_an_imported_result_names_its_program() -> None:
+    notes = str(parsed(imported_of("head_qa")).notes)
+    says(notes, "exact_match", "inspect_ai 0.3.2", "imported by eval-factory")
+    assert "HELM" not in notes
 
 
 def test_what_was_chosen_of_the_data_is_noted_and_no_interval_that_is_not_there() -> None:

@@ -24,6 +24,7 @@ from unit.report.exports.test_stored_facts import (
     PROMPT,
     REFERENCE,
     folder_of,
+    imported_of,
     not_reportable,
     stored_of,
 )
@@ -72,6 +73,12 @@ def test_scores_samples_and_usage() -> None:
     assert [one["scores"]["exact_match"]["value"] for one in log["samples"]] == [
         one.metrics["exact_match"] for one in stored_of("pubmed_qa").result.instances
     ]
+
+
+def test_the_log_of_an_imported_result_names_its_program() -> None:
+    log = log_of(imported_of("pubmed_qa"))
+    assert log["plan"]["steps"][0]["solver"] == "inspect_ai/pubmed_qa"
+    assert log["results"]["scores"][0]["scorer"] == "inspect_ai.exact_match"
 
 
 def test_a_failed_instance_is_an_error_and_no_zero() -> None:

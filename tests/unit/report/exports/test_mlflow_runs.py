@@ -18,7 +18,13 @@ from eval_factory.report.exports.tracked_runs import tracked_run
 from eval_factory.report.inner_hosts import files_without_hosts, inner_hosts
 from eval_factory.report.reader import load_result
 from facts import naming
-from unit.report.exports.test_stored_facts import folder_of, not_reportable, stored_of, with_scores
+from unit.report.exports.test_stored_facts import (
+    folder_of,
+    imported_of,
+    not_reportable,
+    stored_of,
+    with_scores,
+)
 
 
 class ServerError(Exception):
@@ -123,6 +129,10 @@ def test_what_a_run_says_and_whether_it_may_be_reported() -> None:
         "public",
     )
     assert "eval_factory.not_reportable" not in run.tags
+    assert "eval_factory.imported_from" not in run.tags
+    tags = tracked_run(imported_of("pubmed_qa"), with_texts=False).tags
+    assert tags["eval_factory.imported_from"] == "inspect_ai 0.3.2"
+    assert not {"helm.version", "helm.package"} & set(tags)
     tags = tracked_run(not_reportable(stored_of("pubmed_qa"), "r" * 9000), with_texts=False).tags
     assert tags["eval_factory.reportable"] == "false"
     assert tags["eval_factory.not_reportable"] == "r" * 5000

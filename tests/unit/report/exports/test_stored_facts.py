@@ -14,7 +14,13 @@ import pytest
 from builders import plan
 from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import NotReportableError
-from eval_factory.core.results import AskedEndpoint, FailureCause, Score, TaskResult
+from eval_factory.core.results import (
+    AskedEndpoint,
+    FailureCause,
+    ImportedFrom,
+    Score,
+    TaskResult,
+)
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.report.exports import stored_facts
@@ -91,6 +97,16 @@ def with_scores(stored: StoredResult, **scores: Score) -> StoredResult:
     return replace(stored, result=replace(stored.result, scores={**stored.result.scores, **scores}))
 
 
+IMPORTED = ImportedFrom("inspect_ai", "0.3.2", {}, (), added=("exact_match.lenient",))
+
+
+def imported_of(task: str) -> StoredResult:
+    """As it is read from the folder of an imported result."""
+    stored = stored_of(task)
+    provenance = replace(stored.result.provenance, helm=None, imported=IMPORTED)
+    return replace(stored, result=replace(stored.result, provenance=provenance))
+
+
 def not_reportable(
     stored: StoredResult, *reasons: str, causes: tuple[FailureCause, ...] = ()
 ) -> StoredResult:
@@ -128,6 +144,15 @@ def test_no_gated_or_private_task_lets_texts_out_whatever_its_file_says() -> Non
     stored = stored_of("pubmed_qa")
     assert stored_facts.access_of(replace(stored, config={})) == "public"
     assert stored_facts.access_of(replace(stored, config={"params": {"extra": None}})) == "public"
+
+
+def test_a_metric_is_named_with_the_program_that_computed_it() -> None:
+    assert stored_facts.scorer_of(stored_of("pubmed_qa"), "f1") == "helm.f1"
+    stored = imported_of("pubmed_qa")
+    assert stored_facts.scorer_of(stored, "accuracy") == "inspect_ai.accuracy"
+    assert (
+        stored_facts.scorer_of(stored, "exact_match.lenient") == "eval-factory.exact_match.lenient"
+    )
 
 
 def test_the_embedded_endpoint_is_no_model_whatever_it_was_called() -> None:
