@@ -48,8 +48,8 @@ from eval_factory.tasks.rubric_case import (
     case_bounds,
     case_score,
     length_adjusted,
-    range_met,
-    share_met,
+    range_by_majority,
+    share_by_majority,
 )
 
 Votes = Mapping[str, bool | None]
@@ -74,7 +74,7 @@ class JudgedCase:
         """
         if self.votes is None:
             return [None] * len(self.criteria)
-        return [share_met(votes.values()) for votes in self.votes]
+        return [share_by_majority(votes.values()) for votes in self.votes]
 
     def score(self) -> float | None:
         """Return the score by the majority; None if no judge decided about some criterion."""
@@ -97,7 +97,9 @@ class JudgedCase:
         """
         if self.votes is None:
             return case_bounds(self.criteria, [_ANY_SHARE] * len(self.criteria))
-        return case_bounds(self.criteria, [range_met(list(votes.values())) for votes in self.votes])
+        return case_bounds(
+            self.criteria, [range_by_majority(list(votes.values())) for votes in self.votes]
+        )
 
     def lowest_score(self, tag: str | None = None) -> float:
         """Return the lowest score that the case can have.
@@ -268,7 +270,7 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
     ratings = [list(map(int, met)) for met in decisions]  # 1 for met, 0 for not met
     counts = {judge: _votes_of_judge(cases, votes, judge) for judge in judges}
     return RubricReport(
-        criteria=_counted(list(map(share_met, decisions))),
+        criteria=_counted(list(map(share_by_majority, decisions))),
         judges=counts,
         agreement=dict(_agreements(votes, judges)),
         krippendorff_alpha=ordinal_alpha(ratings),
@@ -575,7 +577,7 @@ class RubricTally(Part):
         records = recorded_decisions(state.annotations, len(criteria))
         lines = []
         for criterion, vote, by_judge in zip(criteria, votes, records, strict=True):
-            verdict = VERDICTS[share_met(vote.values())]
+            verdict = VERDICTS[share_by_majority(vote.values())]
             line = {**criterion.as_dict(), "verdict": verdict, "judges": by_judge}
             pairs = list(combinations(_decided(vote), 2))
             if pairs:

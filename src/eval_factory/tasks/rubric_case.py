@@ -144,8 +144,8 @@ def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> fl
 
     Args:
         criteria: the criteria of the case.
-        met: for each criterion 1 (met), 0 (not met) or 0.5 (a tie between the judges); None if no
-            judge decided.
+        met: for each criterion the share of its points, as `share_by_majority` returns it; None if
+            no judge decided.
     """
     maximum = positive_points(criteria)
     shares = [share for share in met if share is not None]
@@ -180,8 +180,8 @@ def case_bounds(
 
     Args:
         criteria: the criteria of the case.
-        ranges: for each criterion the lowest and the highest possible decision, as `range_met`
-            returns them.
+        ranges: for each criterion the lowest and the highest possible share of its points, as
+            `range_by_majority` returns them.
     """
     maximum = positive_points(criteria)
     if maximum <= 0:
@@ -195,10 +195,10 @@ def case_bounds(
     return lowest / maximum, highest / maximum
 
 
-def share_met(decisions: Iterable[bool | None]) -> float | None:
-    """Return the decision of the majority: 1 (met), 0 (not met) or 0.5 (a tie).
+def share_by_majority(decisions: Iterable[bool | None]) -> float | None:
+    """Return the share of a criterion's points by the decision of the majority of the judges.
 
-    Returns None if no judge decided.
+    The share is 1 (met), 0 (not met) or 0.5 (a tie). Returns None if no judge decided.
 
     Args:
         decisions: the decision of each judge. None (no decision) is not counted.
@@ -209,8 +209,8 @@ def share_met(decisions: Iterable[bool | None]) -> float | None:
     return None
 
 
-def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
-    """Return the lowest and the highest possible decision of the majority.
+def range_by_majority(decisions: Sequence[bool | None]) -> tuple[float, float]:
+    """Return the lowest and the highest share that the judges may reach when all have decided.
 
     Lowest: each judge without a decision would decide no. Highest: each would decide yes. Without
     judges, the result is (0, 1).
@@ -226,7 +226,7 @@ def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
 
 
 def _majority(yes: int, total: int) -> float:
-    """Return the decision of the majority of `total` judges: 1, 0, or 0.5 for a tie."""
+    """Return the share by the majority of `total` judges: 1, 0, or 0.5 for a tie."""
     if 2 * yes == total:
         return 0.5
     return float(2 * yes > total)

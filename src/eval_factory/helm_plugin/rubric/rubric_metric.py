@@ -12,7 +12,7 @@ from helm.benchmark.metrics.statistic import Stat
 
 from eval_factory.helm.criteria import decisions_of
 from eval_factory.helm_plugin.rubric.criterion_judge import is_answered, rubric_criteria
-from eval_factory.tasks.rubric_case import case_score, share_met
+from eval_factory.tasks.rubric_case import case_score, share_by_majority
 
 
 class RubricMetric(Metric):  # type: ignore[misc]
@@ -43,5 +43,5 @@ class RubricMetric(Metric):  # type: ignore[misc]
             return [Stat(MetricName(self._name)).add(0.0)]
         decided = decisions_of(request_state.annotations, self._judges, len(criteria))
         # None if there is a criterion without any decision, or if no criterion has positive points.
-        score = case_score(criteria, [share_met(by_judge.values()) for by_judge in decided])
+        score = case_score(criteria, [share_by_majority(by_judge.values()) for by_judge in decided])
         return [] if score is None else [Stat(MetricName(self._name)).add(score)]

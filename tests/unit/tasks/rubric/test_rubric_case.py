@@ -61,8 +61,8 @@ def test_bounds_count_what_is_open_both_ways() -> None:
 def test_the_majority_decides(
     decisions: list[bool | None], share: float | None, span: tuple[float, float]
 ) -> None:
-    assert rubric_case.share_met(decisions) == share
-    assert rubric_case.range_met(decisions) == span
+    assert rubric_case.share_by_majority(decisions) == share
+    assert rubric_case.range_by_majority(decisions) == span
 
 
 def test_a_conversation_as_text() -> None:
