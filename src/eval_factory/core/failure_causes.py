@@ -105,7 +105,7 @@ class Causes:
         return tuple(causes)
 
 
-def line_of(cause: FailureCause) -> str:
+def cause_line(cause: FailureCause) -> str:
     """Return a cause's line on the screen: its count, the shortened error, and the remedy."""
     line = f"{cause.count} x {short_cause(cause.cause)}"
     if cause.hint:

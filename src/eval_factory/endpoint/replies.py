@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core import foreign_text
 from eval_factory.core.enums import MODEL_ROLE
-from eval_factory.core.failure_causes import Causes, hint_for, is_not_about_key, line_of
+from eval_factory.core.failure_causes import Causes, cause_line, hint_for, is_not_about_key
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
 from eval_factory.endpoint import made_pictures, media, openai_answers, openai_api
@@ -285,7 +285,7 @@ class StopMessages:
             causes.add(self.settings.role, error)
         listed = causes.listed()
         lines = [f"the first {number} requests to {self.url} all failed:"]
-        lines += map(line_of, listed[:SHOWN_CAUSES])
+        lines += map(cause_line, listed[:SHOWN_CAUSES])
         with_other_causes = sum(cause.count for cause in listed[SHOWN_CAUSES:])
         if with_other_causes:
             lines.append(f"{with_other_causes} x something else")

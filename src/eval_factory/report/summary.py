@@ -11,7 +11,7 @@ from html import escape
 
 from eval_factory.core import formats
 from eval_factory.core.enums import MODEL_ROLE
-from eval_factory.core.failure_causes import line_of
+from eval_factory.core.failure_causes import cause_line
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.results import Provenance, Score, Scores, Spent, TaskResult, Usage
@@ -210,7 +210,7 @@ def _instance_lines(result: TaskResult) -> Iterator[str]:
             prefix = "failed"
             if cause.role != MODEL_ROLE:
                 prefix = f"judge {cause.role}"
-            yield f"{prefix}: {line_of(cause)}"
+            yield f"{prefix}: {cause_line(cause)}"
     if hidden := len(causes) - len(most_frequent):
         yield f"{counted(hidden, 'more cause')} of failures: validity.failures, report.html"
 

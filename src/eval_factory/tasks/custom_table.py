@@ -262,7 +262,7 @@ def columns_of_prompt(
                 in_braces += f"!{conversion}"
             if format_spec:
                 in_braces += f":{format_spec}"
-            line = file_problems.line_of(text, "{" + in_braces)
+            line = file_problems.line_number_of(text, "{" + in_braces)
             findings.problems.append(
                 f"{prompt_file}: line {line}: {{{in_braces}}} is not the name of a column;"
                 " write {name} for the column name, and {{ and }} for braces that stay as they are"

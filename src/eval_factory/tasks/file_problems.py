@@ -139,7 +139,7 @@ def read_text(path: Path, called: str, named_in: Path, findings: Findings) -> st
         problem = not_utf8(path)
     else:
         if "\0" in text:
-            line = line_of(text, "\0")
+            line = line_number_of(text, "\0")
             problem = f"line {line}: holds a NUL character (a byte that is 0)"
         elif text.startswith("\ufeff"):
             problem = (
@@ -152,7 +152,7 @@ def read_text(path: Path, called: str, named_in: Path, findings: Findings) -> st
     return None
 
 
-def line_of(text: str, part: str) -> int:
+def line_number_of(text: str, part: str) -> int:
     """Return the number of the line in which a part of the text begins; 1 if it does not occur."""
     position = max(text.find(part), 0)  # `find` returns -1 if the part does not occur
     return text.count("\n", 0, position) + 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.tasks.custom_table import CORRECT_ANSWER_FIELD
-from eval_factory.tasks.file_problems import Findings, line_of, read_text
+from eval_factory.tasks.file_problems import Findings, line_number_of, read_text
 
 JURY_METRIC = "jury_score"
 """The name of a jury's metric in benchmark.yaml. `SCALE` and `CRITERIA` are keys of this metric;
@@ -247,7 +247,7 @@ def _placeholder_problems(text: str, header: Sequence[str], form: JuryForm) -> I
         )
         if not looks_like_placeholder or name in placeholders:
             continue
-        problem = f"line {line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in"
+        problem = f"line {line_number_of(text, f'{{{name}}}')}: {{{name}}} is not filled in"
         if name in (SCALE_PLACEHOLDER, CRITERIA_PLACEHOLDER):
             yield (
                 f"{problem} if the jury's metric has no {name.lower()}; add that key to "
@@ -266,7 +266,7 @@ def _criteria_problems(text: str, form: JuryForm) -> Iterator[str]:
     is_placeholder_filled = bool(form.criteria) and placeholder in text
     if is_placeholder_filled and _CRITERIA_BLOCK.search(text):
         yield (
-            f"line {line_of(text, placeholder)}: {placeholder} is replaced by text with "
+            f"line {line_number_of(text, placeholder)}: {placeholder} is replaced by text with "
             "<rubric_criteria>, which the prompt has already; delete one of the two"
         )
         return
@@ -299,7 +299,7 @@ def _criteria_problems(text: str, form: JuryForm) -> Iterator[str]:
     has_other_criteria = bool(form.criteria) and criteria.keys() != form.criteria.keys()
     if has_other_criteria and not wrong_criteria:
         yield (
-            f"line {line_of(text, '<rubric_criteria>')}: <rubric_criteria> names "
+            f"line {line_number_of(text, '<rubric_criteria>')}: <rubric_criteria> names "
             f"{', '.join(criteria)}, and the jury's metric has the criteria "
             f"{', '.join(form.criteria)}; name the same criteria, or write {placeholder} in its "
             "place"
