@@ -30,7 +30,8 @@ from eval_factory.scoring.methods import STATISTICS_VERSION
 MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 """The greatest tolerated difference between the clocks of the machines that write a ledger."""
 
-# the fields of all lines; `panel` is the hash of the panel's fixed settings
+# the fields of all lines; `epoch` is the number of the baseline, and `panel` is the hash of the
+# panel's fixed settings
 _COMMON_FIELDS = frozenset(("number", "kind", "at", "previous", "epoch", "panel"))
 _BASELINE_FIELDS = (
     "fixed why target alpha looks seed alarm_on harm_alpha policy_sha256 repeats limits "

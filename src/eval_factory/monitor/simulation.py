@@ -94,6 +94,7 @@ def hardest_findings(findings: Sequence[Sequence[DropFinding]]) -> list[DropFind
 
     def ease(finding: DropFinding) -> tuple[float, float]:
         """Return a key that sorts by the share of years, and equal shares by the latest alarm."""
+        # The number of weeks depends on the share: with equal shares, it is None for all or none.
         return finding.share, -(finding.weeks or 0)
 
     hardest = []

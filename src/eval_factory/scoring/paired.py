@@ -1,10 +1,11 @@
 """Compares two models on the same instances: difference, interval, test and detectable difference.
 
 The module also computes rank intervals of several models. docs/compare.md describes which test and
-interval belong to which values. The instances of one source are a cluster. An instance that shares
-its source with no other instance is a cluster of its own. Pseudo-values, which are added at both
-ends of a known scale, give nearly equal values an interval with a width. The functions are pure:
-they read no files. Each method is SciPy's, or its docstring names the source.
+interval belong to which values. The instances of one source, such as a patient's note, are a
+cluster. An instance that shares its source with no other instance is a cluster of its own.
+Pseudo-values, which are added at both ends of a known scale, give nearly equal values an interval
+with a width. The functions are pure: they read no files. Each method is SciPy's, or its docstring
+names the publication.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Stratum:
 
     judged: Sequence[float]  # the judge's score of every answer
     rated: Sequence[tuple[float, float]]  # (people's score, judge's score) of each rated answer
-    # the source of every answer; empty if no answers share a source
+    # the source of every answer, such as a patient's note; empty if no answers share a source
     sources: Sequence[Hashable] = ()
     rated_sources: Sequence[Hashable] = ()  # the source of each rated answer
 

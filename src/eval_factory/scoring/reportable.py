@@ -108,7 +108,8 @@ def demo_reasons(plan: Plan) -> list[str]:
     endpoint, too. If only judges are the embedded endpoint, there is a reason for each of these
     judges.
     """
-    demo_judges = [judge.role for judge in (*plan.judges, *plan.prescribed) if judge.is_demo]
+    judges = (*plan.judges, *plan.prescribed)  # the configured judges, and those that HELM names
+    demo_judges = [judge.role for judge in judges if judge.is_demo]
     # `asks_demo` is False if the run scores existing answers.
     if plan.asks_demo or (plan.model.is_demo and demo_judges):
         return [DEMO]

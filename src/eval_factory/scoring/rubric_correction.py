@@ -334,7 +334,10 @@ class RubricCorrection(Part):
 
 
 def _source_of(key: InstanceKey, draft: Draft) -> str:
-    """Return the source of an instance; if the task declares no sources, the instance's id."""
+    """Return the source of an instance, such as a patient's note.
+
+    If the task declares no sources, return the instance's id.
+    """
     instance_id = key[0]
     return draft.tally.clusters.get(instance_id, instance_id)
 

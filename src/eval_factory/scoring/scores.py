@@ -47,10 +47,11 @@ class MetricValues:
 
     The derived value is the lowest value of these forms. Empty unless `is_derived`.
     """
-    # id of an instance -> its source; None if the task declares no sources
+    # id of an instance -> its source (such as a patient's note); None if the task declares none
     clusters: Mapping[str, str] | None = None
-    # the number of looks at the sample, for `intervals.describe`; it may be a fraction, because
-    # scoring/sequential.py expresses another alpha than 5 % by more or fewer looks
+    # the number of looks (interim analyses of the growing sample), for `intervals.describe`; it may
+    # be a fraction, because scoring/sequential.py expresses another alpha than 5 % by more or fewer
+    # looks
     looks: float = 1
     # the lowest possible value of each instance, if these differ, as for a rubric
     lowest: Mapping[InstanceKey, float] | None = None
