@@ -21,7 +21,7 @@ from eval_factory.config.resolved import Evaluation
 from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.endpoint.media_metadata import REMOVED_METADATA
-from eval_factory.helm.command import command_line, model_files
+from eval_factory.helm.command import model_files
 from eval_factory.helm.names import LOGGING_FILE
 from eval_factory.plan.run_plan import key_destination_lines, make_plan, may_send_files
 from eval_factory.tasks.asking_forms import (
@@ -43,7 +43,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import REASONED_MAX_TOKENS, REASONED_STYLE, reasoned_tasks
 from eval_factory.workflows.context import redactor_of, show_uncomputed_metrics, show_warnings
 from eval_factory.workflows.options import DryRun, Options
-from eval_factory.workflows.stop_when import faults_of_user_files, looks_line, shown_look_size
+from eval_factory.workflows.stop_when import faults_of_user_files, looks_line, shown_command
 
 
 def dry_run(
@@ -71,7 +71,7 @@ def dry_run(
         return DryRun(difference_of(old.text, new.text), new.would_stop)
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
-    argv = command_line(plan, debug=options.debug, max_instances=shown_look_size(plan))
+    argv = shown_command(plan, debug=options.debug)
     show_warnings(evaluation, screen)
     show_uncomputed_metrics([plan], env, screen)
     files = model_files(plan, debug=options.debug)

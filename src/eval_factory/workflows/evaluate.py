@@ -19,7 +19,6 @@ from eval_factory.core.results import TaskResult
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.this_process import ignore_sighup
 from eval_factory.executors.process import raise_fd_limit
-from eval_factory.helm.command import command_line
 from eval_factory.helm.environments import environment_of_plan, require_packages
 from eval_factory.plan.prices import budget_of, prices_for_helm_run, refuse_uncountable_limits
 from eval_factory.plan.run_plan import Plan, make_plan
@@ -49,7 +48,7 @@ from eval_factory.workflows.prepare import (
 from eval_factory.workflows.stop_when import (
     faults_of_user_files,
     record_other_run,
-    shown_look_size,
+    shown_command,
 )
 
 
@@ -75,7 +74,8 @@ def evaluate(
     """
     evaluation = evaluation or build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
-    argv = command_line(plan, debug=options.debug, max_instances=shown_look_size(plan))
+    # With `extra.stop_when`, this is only one of several commands, which `AskingPhase` makes.
+    argv = shown_command(plan, debug=options.debug)
     show_warnings(evaluation, screen)
     look_for_prerequisites(plan)
     show_uncomputed_metrics([plan], env, screen)

@@ -40,21 +40,23 @@ OTHER_RUN_KEY = f"{STOP_WHEN_SETTING}.differs_from"
 """The config key with the folder of the other run. Error messages begin with this key."""
 
 
-def shown_look_size(plan: Plan) -> int | None:
-    """Return the number of instances in the command line of a preview or of a finished run.
+def shown_command(plan: Plan, *, debug: bool) -> list[str]:
+    """Return the command line of helm-run that a preview and the documents of a run show.
 
-    This is the number of the last look if the output folder already has looks, otherwise that of
-    the first look. Returns None if the run has no stopping rule.
+    Without a stopping rule, the run has only this command. With a rule, it has one for each look,
+    with the look's number of instances: the command of the last look is returned if the output
+    folder already has looks, otherwise that of the first look.
+
+    `debug` is True to let HELM log more.
     """
     stop = plan.evaluation.stop_when
     if stop is None:
-        return None
+        return command_line(plan, debug=debug)
     from eval_factory.helm.output import read_run_record
 
     drawn = read_run_record(plan.rundir.helm).drawn_sample
-    if drawn is None:
-        return stop.first
-    return drawn.asked
+    instances_of_look = stop.first if drawn is None else drawn.asked
+    return command_line(plan, debug=debug, max_instances=instances_of_look)
 
 
 def looks_line(evaluation: Evaluation) -> str | None:
