@@ -102,7 +102,7 @@ def write_import(
     Args:
         result: the imported result.
         rundir: the output folder.
-        config: `config` and `target`, as `configuration` returns them.
+        config: `config` and `target`, as `config_of_import` returns them.
         command: the command that makes the same folder again.
         redactor: removes secrets from every text before the text is written.
     """

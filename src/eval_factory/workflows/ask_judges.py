@@ -104,7 +104,8 @@ class _Case:
     item_numbers: tuple[int, ...]
     conversation: str  # the id of the conversation
     change: QuestionChange | None = None  # None: the judges are asked for the first time
-    sample: int | None = None  # for `Change.AGAIN`: the number of the repeat, from 1; else None
+    # for `QuestionChange.AGAIN`: the number of the repeat, from 1; else None
+    sample: int | None = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ def _changed_case(
 ) -> _Case:
     """Return the case with `suffix` added to its answer; for `REORDERED` with reversed criteria.
 
-    `sample` is the number of the repeat for `Change.AGAIN`, which changes nothing.
+    `sample` is the number of the repeat for `QuestionChange.AGAIN`, which changes nothing.
     """
     name = f"{case.name}-{change}"
     if sample is not None:

@@ -69,7 +69,7 @@ class LastRunState:
     """The state of the last run in an output folder, which has ended."""
 
     identity: str  # the hash of the configuration that determines the requests
-    versions: Mapping[str, str | None]  # as the function `versions` returns them
+    versions: Mapping[str, str | None]  # as `installed_versions` returns them
     run_id: str
     wall_s: float  # the wall time of helm-run, in seconds
     runs: Sequence[str]  # HELM's run folders, relative to the output folder
