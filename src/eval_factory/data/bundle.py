@@ -39,7 +39,8 @@ from eval_factory.data.sources import (
 MANIFEST = "manifest.json"
 LOCK = ".lock"  # the name of the lock file of a bundle
 STAGING_PREFIX = ".staging-"  # the beginning of the names of staging folders
-# the name of a staging folder whose change is committed: its files are then moved into the bundle
+# the name that a staging folder gets when its change is committed: its files are then moved into
+# the bundle; if the process is killed meanwhile, the next command moves them
 COMMIT = ".commit"
 # names in the top folder of a bundle that the manifest does not list
 _UNLISTED_NAMES = (MANIFEST, LOCK, COMMIT)

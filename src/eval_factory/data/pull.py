@@ -74,7 +74,7 @@ def is_web_page(path: Path) -> bool:
     return beginning.removeprefix(_BYTE_ORDER_MARK).lstrip().lower().startswith(PAGE_BEGINNINGS)
 
 
-# (for the connection, between two blocks of a response), in seconds
+# the maximum waits in seconds: for a connection, and for the next block of a response
 _TIMEOUT_S = (10.0, 60.0)
 MAX_FILE_SIZE = 4 << 30  # 4 GiB, in bytes
 _BLOCK_SIZE = 1 << 18  # the number of bytes of a response that are read at once

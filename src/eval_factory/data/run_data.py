@@ -117,7 +117,8 @@ def how_to_get_data(plan: Plan, *, options: str) -> str:
     lines = []
     data_of_table = (has_perturbation_files, task.files, task.listing, task.hub, task.tiktoken)
     if any(data_of_table):
-        # `data pull` learns of a perturbation only from a run entry, which `task_name` then is.
+        # `data pull` learns of a perturbation only from a run entry. A run with a perturbation is
+        # the run of a run entry, and `task_name` is this run entry.
         if has_perturbation_files or name is None:
             task_argument = plan.task_name
         else:

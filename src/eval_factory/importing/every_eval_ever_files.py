@@ -209,8 +209,8 @@ def _metric_names(
         candidates.append([config.get(name_field) for config in configs])
     candidates.append([result.get("evaluation_result_id") for result in results])
     for names in candidates:
-        # `all` comes first: an empty list or dict in place of a name means that there is no name,
-        # but a set of names cannot hold it.
+        # `all` comes first: an empty list or dict in place of a name counts as no name, and `set`
+        # would raise a TypeError for it.
         if all(names) and len(set(names)) == len(names):
             return [str(name) for name in names]
     raise SourceError(

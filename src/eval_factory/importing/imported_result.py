@@ -311,8 +311,8 @@ def _usage(run: ForeignRun, counts: SampleCounts) -> Usage:
     )
     by_role = SpentByRole(spent, {MODEL_ROLE: spent})
     return Usage(
-        by_role,
-        by_role,
+        this_run=by_role,
+        all_runs=by_role,
         runs=1,
         wall_s=0.0,  # eval-factory has sent no request
         cost_unknown="the program that asked did not record the cost",

@@ -351,10 +351,10 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             f"HELM could not import a package that {plan.task_name} needs: {message.strip()}\n"
             f"  {log}; {resume_hint}"
         )
-    entry = plan.evaluation.task.helm
-    # HELM passes the user's arguments to the scenario, which may not know all of them.
+    helm = plan.evaluation.task.helm
+    # HELM passes the arguments of a user's run entry to the scenario, which may not know them all.
     is_unknown_argument = kind == "TypeError" and "unexpected keyword argument" in message
-    if phase == event_names.LOADING and entry.is_run_entry and is_unknown_argument:
+    if phase == event_names.LOADING and helm.is_run_entry and is_unknown_argument:
         return ConfigError(_unbuildable_run(plan, error))
     lacks_data = kind in DATA_ERRORS or any(phrase in message for phrase in MISSING_DATA_PHRASES)
     if lacks_data and phase == event_names.LOADING:
@@ -374,7 +374,7 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             f"({plan.task_name}): {error}\n"
             f"  {resume_hint}; {log}"
         )
-    prescribed = entry.prescribed_judges
+    prescribed = helm.prescribed_judges
     if phase == event_names.JUDGING and prescribed:
         return PrerequisiteError(
             f"HELM's own judges of {plan.task_name} "

@@ -146,16 +146,19 @@ def data_settings(
     also state the hosts that helm-run may contact.
     """
     extra = plan.evaluation.extra
-    cluster = plan.evaluation.task.helm.cluster
     # The rules for configurations permit at most one of these three settings.
     sample = None
     if extra.sample_seed is not None:
-        sample = SampleSettings(extra.sample_seed, cluster.field if cluster else None)
+        # `cluster` is the task's rule for the source that several instances share.
+        cluster_rule = plan.evaluation.task.helm.cluster
+        source_field = None if cluster_rule is None else cluster_rule.field
+        sample = SampleSettings(extra.sample_seed, source=source_field)
     if extra.instances is not None:
         # No sample is drawn from a list of ids, so the seed has no effect.
         sample = SampleSettings(seed=0, ids=tuple(extra.instances))
     stop = plan.evaluation.stop_when
     if stop is not None:
+        # The sample grows during the run: a larger sample must contain each smaller one.
         sample = SampleSettings(stop.seed, in_one_order=True)
     library_variables = {}
     if run_data.takes_all_files(plan, env):

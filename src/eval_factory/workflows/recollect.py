@@ -326,7 +326,8 @@ def _stored_facts(stored: StoredResult, plan: Plan) -> RememberedFacts:
 
     cluster_by_id: dict[str, str] = {}
     cluster_rule = plan.evaluation.task.helm.cluster
-    # `records`: the data files that name the cluster of an instance; they may be gone
+    # A cluster is the source that several instances share. `records` are data files that name the
+    # clusters; these files may be gone.
     if cluster_rule is not None and cluster_rule.records:
         # Unreadable lines are reported later, when the two results are compared.
         with suppress(PrerequisiteError):

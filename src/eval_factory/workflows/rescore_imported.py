@@ -2,7 +2,8 @@
 
 The new result is written to another folder. If the user names judges, the judges are asked in a
 separate run in the subfolder `judged`. This run evaluates a custom benchmark that contains the
-imported answers. The scores of the judges are then added to the imported result.
+imported answers. The scores of the judges are then added to the imported result. The reader (the
+package `reading`) finds the option that an answer states.
 """
 
 from __future__ import annotations

@@ -160,6 +160,7 @@ def state_of_finished_run(plan: Plan, data: DataRead) -> LastRunState | None:
     root = plan.rundir.root
     for name, digest in state.files.items():
         file = root / name
+        # A collection writes the result's documents again, but it cannot make a picture again.
         is_made_picture = file.parent == plan.rundir.made_pictures
         if is_made_picture and (not file.is_file() or sha256_of(file) != digest):
             return None

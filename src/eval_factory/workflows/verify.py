@@ -313,6 +313,8 @@ class _VersionChanges:
     @classmethod
     def between(cls, stored: Provenance, made: Provenance) -> _VersionChanges:
         """Compare the versions of the stored result with those of the result made again."""
+        # In `made`, these two are copied from the stored result (see `_collect_again` in
+        # recollect.py). They are therefore taken from the running program.
         current = (__version__, checkout_commit())
         return cls(
             stored,
@@ -352,8 +354,8 @@ class _VersionChanges:
                 f"here it is {STATISTICS_VERSION}: "
                 f"it computes these in another way, and they were not compared: {names}"
             )
-        # Each of these notes says that the page was not compared. Only the first that applies is
-        # shown; a later difference of versions may have excused further fields.
+        # Each of these notes says that the page was not compared. Only the first note that applies
+        # is shown. If a second of these versions differs too, further fields were not compared.
         if self.other_errata:
             yield (
                 f"corrected with errata version {self.stored.errata_version}; "
