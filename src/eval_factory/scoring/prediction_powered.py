@@ -377,7 +377,7 @@ class ExpectedFigures:
     stddev: float  # the standard deviation of the people's scores
     scale: Bounds
     design_effect: float = 1.0  # the design effect if all answers were rated
-    sharing: float = 1.0  # the number of answers per effective source
+    answers_per_source: float = 1.0  # answers, divided by the effective number of sources
 
 
 def ratings_needed_for(
@@ -411,9 +411,9 @@ def half_width_of(rated: int, expected: ExpectedFigures, correlation: float) -> 
     """
     # Two rated answers share a source with the same probability as any two answers. The number of
     # rated answers with which a rated answer shares its source is therefore `fraction` times the
-    # number of all answers with which an answer shares its source (`sharing` - 1).
+    # number of all answers with which an answer shares its source (`answers_per_source` - 1).
     fraction = (rated - 1) / (expected.answers - 1)
-    effective = rated / (1 + (expected.sharing - 1) * fraction)
+    effective = rated / (1 + (expected.answers_per_source - 1) * fraction)
     if effective < MIN_CLUSTERS:
         return math.inf
     # Both terms of the variance, as multiples of the people's variance. With the best lambda, the

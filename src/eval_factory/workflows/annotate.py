@@ -496,7 +496,7 @@ def plan_basis(folder: Path) -> PlanBasis:
         stddev=figures.stddev,
         scale=bounds,
         design_effect=design_effect(scores, bounds, sources),
-        sharing=len(sources) / effective_clusters(sources),
+        answers_per_source=len(sources) / effective_clusters(sources),
     )
     return PlanBasis(
         result.main_metric,

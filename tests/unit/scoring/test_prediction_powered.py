@@ -299,9 +299,9 @@ def test_what_is_needed_for_a_width_gives_it() -> None:
     assert ratings_needed_for(9.0, replace(expected, answers=12), 0.5) == 12
     assert ratings_needed_for(0.15, replace(expected, design_effect=6.0), 0.6) is None
     # fewer than two effective sources
-    assert ratings_needed_for(9.0, replace(expected, sharing=501.0), 0.6) is None
+    assert ratings_needed_for(9.0, replace(expected, answers_per_source=501.0), 0.6) is None
     # just two
-    assert half_width_of(20, replace(expected, answers=39, sharing=19.0), 0.6) < math.inf
+    assert half_width_of(20, replace(expected, answers=39, answers_per_source=19.0), 0.6) < math.inf
 
 
 def test_its_half_width_is_the_intervals() -> None:
@@ -317,7 +317,11 @@ def test_its_half_width_is_the_intervals() -> None:
     )
     effect = design_effect(ones, (0.0, 1.0), sources)
     half = half_width_of(
-        30, ExpectedFigures(30, 2 / 3, statistics.stdev(ones), (0.0, 1.0), effect, sharing=3.0), 1.0
+        30,
+        ExpectedFigures(
+            30, 2 / 3, statistics.stdev(ones), (0.0, 1.0), effect, answers_per_source=3.0
+        ),
+        1.0,
     )
     assert half == near((found.high - found.low) / 2)
 

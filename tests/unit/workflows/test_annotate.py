@@ -300,7 +300,9 @@ def test_a_width_that_is_wanted_and_a_correlation_that_was_measured() -> None:
     assert {line.split()[1] for line in plan_lines(KNOWN, 0.01)[3:8]} == {"-"}, (
         "no number of ratings reaches it"
     )
-    one_source = plan_lines(replace(KNOWN, expected=replace(EXPECTED, sharing=1000.0)), 0.3)
+    one_source = plan_lines(
+        replace(KNOWN, expected=replace(EXPECTED, answers_per_source=1000.0)), 0.3
+    )
     assert one_source[3].split() == ["0.00", "-", "-"]
 
 
@@ -352,7 +354,7 @@ def test_what_the_answers_share_and_what_a_rubric_can_take_away(folder: RunDir) 
     effect = design_effect(
         [is_right(one) for one in range(ANSWERS)], (-0.5, 1.0), ["one"] * ANSWERS
     )
-    assert (found.expected.design_effect, found.expected.sharing) == (effect, ANSWERS)
+    assert (found.expected.design_effect, found.expected.answers_per_source) == (effect, ANSWERS)
     assert (found.expected.scale, found.span) == ((-0.5, 1.0), 1.0)
     with pytest.raises(ConfigError, match=naming("exact_match", "the same", "no scale")):
         known(metrics={"exact_match": 1.0})
