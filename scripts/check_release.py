@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Builds sdist and wheel into a folder and checks what an index, and who installs them, would
-stumble over.
+"""Builds sdist and wheel into a folder, and checks them as an index and its users would.
 
-The metadata follow the standard and show a page; the wheel holds every file of the package and
-nothing else; the sdist builds the same wheel. Usage: check_release.py FOLDER, which is empty or
-made
+The checks: the metadata follow the standard, and contain a description for the index's page; the
+wheel contains all files of the package and nothing else; the sdist builds the same wheel.
+
+Usage: check_release.py FOLDER
+FOLDER must be empty; it is made if it does not exist.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PACKAGE = "eval_factory"
 
 
 def built(project: Path, target: str, folder: Path) -> Path:
-    """The one file that hatchling makes of a project; `target` is `wheel` or `sdist`."""
+    """Build a project with hatchling, and return the built file; `target`: `wheel` or `sdist`."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
     subprocess.run(command, cwd=project, check=True, stdout=subprocess.DEVNULL)
     (file,) = folder.glob("*.whl" if target == "wheel" else "*.tar.gz")
@@ -33,26 +34,32 @@ def built(project: Path, target: str, folder: Path) -> Path:
 
 
 def metadata_problems(text: bytes) -> list[str]:
-    """Return what an index would refuse of METADATA or PKG-INFO, and a page that would be empty."""
+    """Return the problems that an index would have with a METADATA or a PKG-INFO."""
     try:
         metadata = Metadata.from_email(text)
     except ExceptionGroup as group:
         return [f"metadata: {error}" for error in group.exceptions]
     if metadata.description_content_type != "text/markdown" or not metadata.description:
         return ["metadata: no description in Markdown"]
+    # links without a scheme, such as "](docs/tasks.md)"
     links = re.findall(r"\]\((?!\w+:|#)[^)\s]+\)", metadata.description)
     return [f"metadata: a link that leads nowhere on an index: {link}" for link in links]
 
 
 def content_problems(names: set[str], expected: set[str]) -> list[str]:
-    """Return what a wheel lacks, and what it has beside the package and its own metadata."""
-    beside = {name for name in names - expected if not name.split("/")[0].endswith(".dist-info")}
+    """Return a problem for each missing file of a wheel, and for each file that is not expected.
+
+    Args:
+        names: the names of the wheel's files. The wheel's own metadata are always expected.
+        expected: the names of the package's files.
+    """
+    further = {name for name in names - expected if not name.split("/")[0].endswith(".dist-info")}
     lacks = [f"the wheel lacks {name}" for name in sorted(expected - names)]
-    return lacks + [f"the wheel holds {name}, too" for name in sorted(beside)]
+    return lacks + [f"the wheel holds {name}, too" for name in sorted(further)]
 
 
 def expected_files(project: Path) -> set[str]:
-    """The package's files, as a wheel names them."""
+    """Return the names of the package's files in a wheel."""
     source = project / "src"
     files = (
         path
@@ -63,13 +70,13 @@ def expected_files(project: Path) -> set[str]:
 
 
 def contents(wheel: Path) -> dict[str, int]:
-    """Each file of a wheel and the checksum of its content."""
+    """Return the checksum of each file's content, by the file's name in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return {entry.filename: entry.CRC for entry in archive.infolist()}
 
 
 def problems(project: Path, folder: Path) -> list[str]:
-    """Builds both and says what is wrong with them."""
+    """Build sdist and wheel of a project into a folder, and return their problems."""
     wheel = built(project, "wheel", folder)
     sdist = built(project, "sdist", folder)
     files = contents(wheel)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes src/eval_factory/helm_plugin/patches/checked_files.json: the files of HELM that patches
-replace something in.
+"""Writes src/eval_factory/helm_plugin/patches/checked_files.json: hashes of HELM's patched files.
 
-For when a new version of HELM is supported: look at what `git diff` shows to have changed, and at
-each patch of it. Run with the Python of medhelm's environment, and PYTHONPATH=src, it writes
-medhelm's.
+The files are those of the modules in which patches replace something.
+
+Run this script when a new version of HELM is supported. `git diff` then shows which files changed;
+check each patch of these files. With the Python of medhelm's environment and PYTHONPATH=src, the
+script writes the hashes of medhelm's files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The place of each page of docs/: the site's navigation, and docs/README.md, which is made of it.
+"""Lists the pages of docs/ in the order of the site's navigation and of docs/README.md.
 
-A page that is not here fails a test. A place may be kept for a page that is not written yet: it is
-left out meanwhile.
+A test fails if a page is not listed here. A page that is listed, but is not written yet, is left
+out of the navigation.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import re
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-MAP = "README.md"
-"""Made by scripts/make_reference.py; the site's first page."""
+MAP = "README.md"  # the site's first page, which scripts/make_reference.py writes
 NAVIGATION: dict[str, dict[str, str]] = {
     "Tutorial": {
         "tutorial.md": "half an hour, step by step",
@@ -83,7 +82,7 @@ and executed code: `SECURITY.md`.
 
 
 def places() -> dict[str, dict[str, str]]:
-    """The navigation without the places of pages that are not there."""
+    """Return the navigation without pages that do not exist."""
     return {
         section: {name: about for name, about in pages.items() if (DOCS / name).is_file()}
         for section, pages in NAVIGATION.items()
@@ -91,20 +90,23 @@ def places() -> dict[str, dict[str, str]]:
 
 
 def title_of(name: str) -> str:
-    """A page's own heading.
+    """Return the heading of a page.
 
     Raises:
-        ValueError: it does not begin with one.
+        ValueError: the page does not begin with a heading.
     """
     text = (DOCS / name).read_text("utf-8")
-    found = re.match(r"# (.+)\n", text)
-    if not found:
+    heading = re.match(r"# (.+)\n", text)
+    if not heading:
         raise ValueError(f"docs/{name} does not begin with a heading")
-    return found[1]
+    return heading[1]
 
 
 def map_page(generated: str) -> str:
-    """docs/README.md: every page with what it is about."""
+    """Return the text of docs/README.md: a table of all pages and their subjects.
+
+    `generated` is a comment which says that the page is written by a script.
+    """
     lines = ["# eval-factory: documentation", "", generated, "", INTRODUCTION]
     for section, pages in places().items():
         lines += [f"## {section}", "", "| page | about |", "|---|---|"]

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The pictures of README and docs: the page of a result, and the table of a suite, on the embedded
-endpoint; with three folders as arguments the page that compares them (docs/import.md).
+"""Makes the pictures of README and docs: the page of a result, and the table of a suite.
 
-Needs Debian's chromium on PATH.
+The runs ask the built-in demo endpoint. With three output folders as arguments, the script makes
+the picture of the page that compares them instead (docs/import.md). Needs Debian's chromium on
+PATH.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ PROGRAM = str(Path(sys.executable).parent / "eval-factory")
 
 
 def picture(page: Path, name: str, height: int) -> None:
-    """Write what a browser shows of the page without scrolling, as PNG."""
+    """Write the part of a page that a browser shows without scrolling, as PNG.
+
+    `height` is the height of the browser's window, in pixels.
+    """
     flags = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=1"]
     size = [
         f"--window-size=1000,{height}",

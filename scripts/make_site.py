@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Builds the documentation site, with the navigation of docs_navigation.py, in .venv-docs, which
-scripts/venv.sh makes.
+"""Builds the documentation site, with the navigation of docs_navigation.py.
 
     .venv-docs/bin/python scripts/make_site.py FOLDER
 
-A warning (a link or an anchor that leads nowhere, a page without a place) fails it, as does
-anything in a page that a browser would load from another host.
+scripts/venv.sh makes the environment .venv-docs. The build fails at a warning (a link or an anchor
+that leads nowhere, a page that is not in the navigation). It also fails if a browser would load
+anything of a page from another host.
 """
 
 from __future__ import annotations
@@ -32,11 +32,16 @@ LOADED = re.compile(
 LOADED_BY_STYLE = re.compile(
     r"(?:@import\s+(?:url\()?|url\()\s*[\"']?((?:https?:)?//[^\"')\s]+)", re.IGNORECASE
 )
-"""Finds what a browser fetches by itself; links that somebody has to click are none."""
+"""These two patterns find addresses of other hosts from which a browser loads files by itself.
+Links that a reader has to click do not match.
+"""
 
 
 def settings(target: Path) -> dict[str, object]:
-    """mkdocs.yml with what depends on the place, and the navigation."""
+    """Return MkDocs' settings: mkdocs.yml with the paths on this machine, and the navigation.
+
+    `target` is the folder for the site.
+    """
     navigation: list[object] = [{"Start": docs_navigation.MAP}]
     for section, pages in docs_navigation.places().items():
         navigation.append({section: [{docs_navigation.title_of(name): name} for name in pages]})
@@ -49,7 +54,7 @@ def settings(target: Path) -> dict[str, object]:
 
 
 def loaded_from_elsewhere(site: Path) -> Iterator[str]:
-    """File and address of all that a page or a style would fetch from another host."""
+    """Yield the file and the address of everything that pages or styles load from other hosts."""
     for file in sorted(site.rglob("*")):
         if file.suffix in (".html", ".css"):
             text = file.read_text("utf-8")
@@ -58,7 +63,7 @@ def loaded_from_elsewhere(site: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Exit code 0: a site without a warning that loads nothing from elsewhere."""
+    """Return 0 if the site was built without a warning and loads nothing from other hosts."""
     target = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "mkdocs.json"  # JSON is YAML
@@ -73,13 +78,15 @@ def main() -> int:
             "--config-file",
             str(config),
         ]
-        # Material's advertisement of what comes after MkDocs 1, to which it is pinned here
+        # The variables switch off a warning of the theme about MkDocs 2; here MkDocs 1 is pinned.
         env = {**os.environ, "DISABLE_MKDOCS_2_WARNING": "true", "NO_MKDOCS_2_WARNING": "true"}
         code = subprocess.run(command, env=env, check=False).returncode
-    found = list(loaded_from_elsewhere(target)) if code == 0 else []
-    for line in found:
+    if code != 0:
+        return code
+    loaded = list(loaded_from_elsewhere(target))
+    for line in loaded:
         print(f"would be loaded from another host: {line}", file=sys.stderr)
-    return code or int(bool(found))
+    return 1 if loaded else 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes src/eval_factory/tasks/typical_tokens.yml: the size of one request of each public task.
 
-Where a task's data are here (as for scripts/validity_table.py: --scenarios, HF_HOME), the requests
-that HELM makes are measured. Else the figure is made of scripts/typical_lengths.yml and of what
-HELM's run spec adds. A task that has neither keeps its figure. `--data-of healthbench=FILE`: the
-data of a benchmark that is read with `data_path`.
+If a task's data are on this machine (as for scripts/validity_table.py: --scenarios, HF_HOME), the
+requests that HELM makes are measured. Else the size is computed from the lengths of texts in
+scripts/typical_lengths.yml and from HELM's run spec. A task without data and without lengths keeps
+its earlier entry. `--data-of healthbench=FILE` names the data of a benchmark that reads
+`data_path`.
 """
 
 from __future__ import annotations
@@ -35,16 +36,21 @@ LENGTHS = ROOT / "scripts" / "typical_lengths.yml"
 HEAD = """\
 # What one request of each public task takes: scripts/make_typical_tokens.py writes it.
 """
-OPTION_BYTES = 4
-"""The bytes of `A. ` and the line's end."""
-FRAME_BYTES = 20
-"""The bytes of `Question: `, `Answer:` and the lines' ends."""
+OPTION_BYTES = 4  # the bytes of `A. ` and of the end of the line, for each option
+FRAME_BYTES = 20  # the bytes of `Question: `, `Answer:` and the ends of these lines
 
 
 def measured(
     task: Task, scenarios: Path | None, data_path: str | None, env: Mapping[str, str]
 ) -> TypicalRequest | None:
-    """Measure the requests that HELM makes from the data; None: the data are not here."""
+    """Measure the requests that HELM makes from the data; return None if this is not possible.
+
+    Args:
+        task: the task.
+        scenarios: the folder with the data of scenarios; None if there is none.
+        data_path: the user's file or folder; None if the task reads published data.
+        env: the environment variables.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         place(scenarios, task, folder / "helm" / "scenarios")
@@ -73,11 +79,14 @@ def measured(
 
 
 def composed(task: Task, lengths: Mapping[str, Any]) -> TypicalRequest:
-    """Compose a request of texts of a published length and of what the run spec adds to them."""
+    """Compute the size of a request from the published lengths of texts and from HELM's run spec.
+
+    `lengths` is the task's entry in scripts/typical_lengths.yml.
+    """
     answer_tokens = lengths.get("answer_tokens")
     instructions = lengths.get("instruction_bytes", 0)
     examples = 0
-    if answer_tokens is None:
+    if answer_tokens is None:  # The run spec states the rest of the request.
         adapter = run_spec_of(task).adapter_spec
         answer_tokens = adapter.max_tokens
         instructions = len(adapter.instructions.encode())
@@ -92,7 +101,7 @@ def composed(task: Task, lengths: Mapping[str, Any]) -> TypicalRequest:
 
 
 def run_spec_of(task: Task) -> Any:
-    """HELM's run spec of a task, as it is without arguments."""
+    """Return HELM's run spec of a task, made without arguments."""
     from helm.benchmark.run_spec import discover_run_spec_functions, get_run_spec_function
 
     import eval_factory.helm_plugin.choice_scenario  # noqa: F401 - registers its run specs
@@ -102,6 +111,7 @@ def run_spec_of(task: Task) -> Any:
 
 
 def without_zeros(typical: TypicalRequest) -> dict[str, Any]:
+    """Return the fields of an entry, without fields that are 0 or empty."""
     return {name: value for name, value in asdict(typical).items() if value}
 
 
@@ -113,9 +123,10 @@ def main(scenarios: Path | None, names: tuple[str, ...], data_of: tuple[str, ...
     logging.disable(logging.CRITICAL)
     files = dict(item.split("=", 1) for item in data_of)
     lengths = yaml.safe_load(LENGTHS.read_text("utf-8"))
-    known: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     if FILE.is_file():
-        known = {name: without_zeros(one) for name, one in typical_requests().items()}
+        for name, typical_request in typical_requests().items():
+            entries[name] = without_zeros(typical_request)
     for task in load_framework().evaluations:
         if task.about.access != "public" or (names and task.name not in names):
             continue
@@ -126,13 +137,13 @@ def main(scenarios: Path | None, names: tuple[str, ...], data_of: tuple[str, ...
         if typical is None and task.name in lengths:
             typical = composed(task, lengths[task.name])
         if typical is not None:
-            known[task.name] = without_zeros(typical)
+            entries[task.name] = without_zeros(typical)
     lines = [HEAD]
-    for name in sorted(known):
-        flow = yaml.safe_dump(known[name], default_flow_style=True, sort_keys=False, width=1000)
+    for name in sorted(entries):
+        flow = yaml.safe_dump(entries[name], default_flow_style=True, sort_keys=False, width=1000)
         lines.append(f"{name}: {flow}")
     FILE.write_text("".join(lines), "utf-8")
-    print(f"{len(known)} tasks in {FILE}")
+    print(f"{len(entries)} tasks in {FILE}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Makes the README of wheel and sdist: an index has none of the files that its links name.
+"""Makes the README for wheel and sdist. An index shows it, but has none of the files that it links.
 
-A hook of hatchling (`[tool.hatch.metadata.hooks.custom]` in pyproject.toml). `repository` is the
-address of the published repository: links then lead to the release's files there. While it is
-empty, nothing is published, and the text of a link stands alone.
+This module is a hook of hatchling (`[tool.hatch.metadata.hooks.custom]` in pyproject.toml). Its
+setting `repository` is the address of the published repository: links then lead to the release's
+files there. As long as `repository` is empty, nothing is published, and only the text of each link
+remains.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 
 
 class ReadmeHook(MetadataHookInterface):
-    """Gives the project's metadata their `readme`."""
+    """A hook that sets `readme` in the project's metadata."""
 
     def update(self, metadata: dict[str, Any]) -> None:
+        """Set `readme`; hatchling calls this method."""
         root = Path(self.root)
         source = (root / "src" / "eval_factory" / "__init__.py").read_text("utf-8")
         found = VERSION.search(source)
@@ -33,7 +35,13 @@ class ReadmeHook(MetadataHookInterface):
 
 
 def for_an_index(text: str, repository: str, version: str) -> str:
-    """The README with the links of an index's page."""
+    """Return the README with links for the page of an index.
+
+    Args:
+        text: the README.
+        repository: the address of the published repository; empty if there is none.
+        version: the version of the release.
+    """
 
     def link(match: re.Match[str]) -> str:
         if repository:
