@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Checks how densely the code is packed; `nox -s lint` runs it. `--lower` lowers the limits.
 
-Four things are nowhere: packed assignments, nested expressions, arithmetic with truth values, and
-docstrings that begin without their subject (the tests' may).
-Of three more each package of `src` has at most its rate in `scripts/form_limits.json`, or the goal.
-The rates may only fall.
+Four things must not occur at all: packed assignments, nested expressions, arithmetic with truth
+values, and docstrings that begin without their subject (those of tests may).
+
+Three more things may occur: conditional expressions, comprehensions and vague names. Their rate in
+a package of `src` must not exceed the package's limit in `scripts/form_limits.json`, or the goal
+(`GOALS`) if the goal is higher. The limits may only fall.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ FOLDERS = ("src", "tests", "scripts", "benchmarks", "docs")
 PACKAGES = ROOT / "src" / "eval_factory"
 
 GOALS = {"conditionals": 15.0, "comprehensions": 25.0, "vague_names": 5.0}
-"""Count -> the rate that every package may have: per 1,000 lines of code; of names, per 1,000
-names.
+"""A dict from the name of a count to the rate that every package may have: per 1,000 lines of code;
+for `vague_names`, per 1,000 names.
 """
 VAGUE = frozenset(
     (
@@ -51,7 +53,7 @@ class Form:
     counts: Counter[str] = field(default_factory=Counter)
 
     def rates(self) -> dict[str, float]:
-        """Per 1,000 lines, or names, rounded to one decimal."""
+        """Return the rate of each count per 1,000 lines, or names, rounded to one decimal."""
         lines = self.counts["lines"] or 1
         names = self.counts["names"] or 1
         return {
@@ -62,7 +64,7 @@ class Form:
 
 
 def is_packed(node: ast.AST) -> bool:
-    """True for `a, b = x, y`; a swap, `a, b = b, a`, is not packed."""
+    """Return True for `a, b = x, y`. A swap such as `a, b = b, a` is not packed."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
         return False
     target = node.targets[0]
@@ -73,7 +75,9 @@ def is_packed(node: ast.AST) -> bool:
 
 
 def is_nested(node: ast.AST) -> bool:
-    """A conditional expression that holds another; a comprehension of two loops or conditions."""
+    """Return True for a conditional expression within another, and for a comprehension with two
+    loops or two conditions.
+    """
     if isinstance(node, ast.IfExp):
         conditionals = [inner for inner in ast.walk(node) if isinstance(inner, ast.IfExp)]
         return len(conditionals) > 1
@@ -89,7 +93,7 @@ def is_truth_value(node: ast.AST) -> bool:
 
 
 def is_boolean_arithmetic(node: ast.AST) -> bool:
-    """True for `count -= not counts`, `"s" * (count != 1)`, `total += tokens or 0`."""
+    """Return True for `count -= not counts`, `"s" * (count != 1)`, `total += tokens or 0`."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ARITHMETIC):
         return is_truth_value(node.value)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ARITHMETIC):
@@ -98,7 +102,7 @@ def is_boolean_arithmetic(node: ast.AST) -> bool:
 
 
 def is_docstring_without_subject(node: ast.AST) -> bool:
-    """A docstring such as "Of a run." or "Whether it ended.": the sentence lacks its subject."""
+    """Return True for a docstring such as "Of a run." or "Whether it ended.", without a subject."""
     if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
         return False
     text = node.value.value
@@ -107,17 +111,20 @@ def is_docstring_without_subject(node: ast.AST) -> bool:
     return text.split()[0] in WITHOUT_SUBJECT
 
 
-NOWHERE = {
+FORBIDDEN = {
     "several values in one assignment": is_packed,
     "a conditional expression in another, or a comprehension of two loops or conditions": is_nested,
     "arithmetic with a truth value": is_boolean_arithmetic,
     WITHOUT_ITS_SUBJECT: is_docstring_without_subject,
 }
-"""Text of a finding -> the test whether a node is one."""
+"""A dict from the text of a finding to the function that returns True for such a node."""
 
 
 def names_in(tree: ast.AST) -> Iterator[str]:
-    """Names of variables and arguments; `other` of `__eq__` and the like is a convention."""
+    """Yield the names of variables and arguments.
+
+    Arguments of special methods are left out: `other` of `__eq__` is a convention.
+    """
     conventional: set[ast.arg] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name.startswith("__"):
@@ -144,11 +151,11 @@ def add(form: Form, text: str, file: str) -> None:
             form.counts["lines"] += 1
     tree = ast.parse(text)
     for node in ast.walk(tree):
-        for about, is_one in NOWHERE.items():
-            if file.startswith("tests/") and about == WITHOUT_ITS_SUBJECT:
+        for finding, is_forbidden in FORBIDDEN.items():
+            if file.startswith("tests/") and finding == WITHOUT_ITS_SUBJECT:
                 continue
-            if is_one(node):
-                form.findings.append(f"{file}:{getattr(node, 'lineno', 0)}: {about}")
+            if is_forbidden(node):
+                form.findings.append(f"{file}:{getattr(node, 'lineno', 0)}: {finding}")
         if isinstance(node, ast.IfExp):
             form.counts["conditionals"] += 1
         if isinstance(node, COMPREHENSIONS):
@@ -160,8 +167,9 @@ def add(form: Form, text: str, file: str) -> None:
 
 
 def packages() -> dict[str, Form]:
-    """Return the form of each package of `src`, by its name; modules beside the packages are
-    `eval_factory`.
+    """Return the form of each package of `src`, by the package's name.
+
+    The modules that are in no subpackage have the name `eval_factory`.
     """
     forms = {"eval_factory": form_of(sorted(PACKAGES.glob("*.py")))}
     for folder in sorted(PACKAGES.iterdir()):
@@ -171,11 +179,11 @@ def packages() -> dict[str, Form]:
     return forms
 
 
-Limits = Mapping[str, Mapping[str, float]]
+Limits = Mapping[str, Mapping[str, float]]  # package -> name of a count -> its rate or limit
 
 
 def too_dense(rates: Limits, limits: Limits) -> Iterator[str]:
-    """A line for each rate of a package that is above its limit and above the goal."""
+    """Yield a line for each rate of a package that is above its limit and above the goal."""
     for package, by_name in rates.items():
         for name, rate in by_name.items():
             limit = max(GOALS[name], limits.get(package, {}).get(name, 0.0))
@@ -184,7 +192,10 @@ def too_dense(rates: Limits, limits: Limits) -> Iterator[str]:
 
 
 def lowered(rates: Limits, limits: Limits) -> dict[str, dict[str, float]]:
-    """The limits with each rate that has fallen; of a package without limits the goals hold."""
+    """Return the limits, lowered to each rate that has fallen, but not below the goals.
+
+    A package without limits gets the goals.
+    """
     lower: dict[str, dict[str, float]] = {}
     for package, by_name in rates.items():
         before = limits.get(package, GOALS)
@@ -195,7 +206,7 @@ def lowered(rates: Limits, limits: Limits) -> dict[str, dict[str, float]]:
 
 
 def main() -> int:
-    """Returns 1 if something is found."""
+    """Print the problems, and return 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--lower", action="store_true", help="write the rates that have fallen")
     lower = parser.parse_args().lower

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The program that action.yml runs: a preview of changed run configs, evaluations, or a gate.
-SETTINGS are the variables it reads.
 
-Nothing here goes through a shell: file names and inputs are arguments. A preview sees no variable
-whose name is a secret's, and of file names and file contents nothing is Markdown, HTML or a command
+SETTINGS lists the environment variables that it reads. No text of a user passes through a shell:
+file names and inputs are passed as arguments. A preview gets no variable whose name is that of a
+secret. In its output, no part of a file's name or content acts as Markdown, as HTML or as a command
 to the CI system.
 """
 
@@ -35,10 +35,9 @@ SETTINGS = {
     "EF_ARGS": "more arguments of run_eval or gate, a line each",
 }
 JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
-MOST_BYTES_OF_DETAILS = 700_000
-"""GitHub shows at most 1 MiB of a step's summary."""
+MAX_SUMMARY_BYTES = 700_000  # GitHub shows at most 1 MiB of a step's summary.
 NO_COMMIT = "0" * 40
-"""The name that GitHub and GitLab give to the commit before a branch's first push."""
+"""The commit that GitHub and GitLab name as the base of a branch's first push."""
 INTERRUPTED = 130
 EXIT_CODES = {
     0: "complete",
@@ -54,31 +53,35 @@ EXIT_CODES = {
 _MARKUP = str.maketrans(
     {letter: f"\\{letter}" for letter in "\\`|[]!*~"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 )
-"""The characters that would end a table's cell, begin a link, an image or HTML, or make words bold.
+"""A table for `str.translate` that escapes the characters that Markdown would interpret: they could
+end a table's cell, begin a link, an image or HTML, or make words bold.
 """
-MIN_FENCE = 3
+MIN_FENCE = 3  # the minimum number of backquotes that begin and end a code block
 
 
 def markdown_cell(words: str) -> str:
-    """A text that shows as it is, on one line, in a table or a sentence."""
+    """Return Markdown that shows a text unchanged, on one line, in a table or a sentence."""
     return printable(words).translate(_MARKUP)
 
 
 def code_block(text: str) -> str:
-    """Lines that show as they are; no backticks in them end the block."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    """Return a code block of Markdown that shows lines unchanged.
+
+    Its fences are longer than any run of backquotes in the text, which could end the block.
+    """
+    longest = max((len(backquotes) for backquotes in re.findall("`+", text)), default=0)
     fence = "`" * max(MIN_FENCE, longest + 1)
     return f"{fence}\n{printable_lines(text).rstrip()}\n{fence}\n"
 
 
 @dataclass(frozen=True)
 class Previewed:
-    name: str
-    exit_code: int
-    told: str
-    """One line: what would be run, or what is wrong."""
-    text: str
-    """All that `--dry_run` shows; all that is wrong."""
+    """The preview of one run config."""
+
+    name: str  # the path of the run config in the checkout
+    exit_code: int  # 0 if the run config is valid
+    summary: str  # one line: a run would start, or the first problem
+    text: str  # the complete output of `--dry_run`, or all problems
 
 
 def main() -> int:
@@ -103,33 +106,32 @@ def main() -> int:
 
 
 def preview(env: Mapping[str, str]) -> int:
-    """A dry run of each run config that was changed; nothing is asked, no key is needed."""
+    """Make a dry run of each changed run config, and return the highest exit code.
+
+    No model is asked, and no key is needed.
+    """
     root = Path.cwd()
     base = _commit(env.get("EF_BASE", ""))
     names = list(_run_configs(env, base))
-    visible = {name: value for name, value in env.items() if not names_a_secret(name)}
-    found = [_previewed(root, name, visible, base) for name in names]
-    for one in found:
-        print(
-            printable(
-                f"{'valid' if one.exit_code == 0 else f'exit {one.exit_code}'}: {one.name}: "
-                f"{one.told}"
-            )
-        )
-    what = "changed run config" if base else "run config"
-    if not found:
-        print(f"no {what} matches")
-    _add_summary(env, _summary_of_preview(found, what))
-    return max((one.exit_code for one in found), default=0)
+    env_without_secrets = {name: value for name, value in env.items() if not names_a_secret(name)}
+    previews = [_previewed(root, name, env_without_secrets, base) for name in names]
+    for preview_of_config in previews:
+        exit_code = preview_of_config.exit_code
+        outcome = "valid" if exit_code == 0 else f"exit {exit_code}"
+        print(printable(f"{outcome}: {preview_of_config.name}: {preview_of_config.summary}"))
+    noun = "changed run config" if base else "run config"
+    if not previews:
+        print(f"no {noun} matches")
+    _add_summary(env, _summary_of_previews(previews, noun))
+    return max((preview_of_config.exit_code for preview_of_config in previews), default=0)
 
 
 def _previewed(root: Path, name: str, env: Mapping[str, str], base: str | None) -> Previewed:
+    """Return the preview of a run config; with a base, also the changes against the base."""
     path = root / name
-    if any(
-        place.is_symlink()
-        for place in (path, *path.parents)
-        if place.is_relative_to(root) and place != root
-    ):
+    # The file and its folders, below the checkout.
+    paths = [part for part in (path, *path.parents) if part.is_relative_to(root) and part != root]
+    if any(part.is_symlink() for part in paths):
         problem = "is a symbolic link, which a preview does not follow"
         return Previewed(name, ConfigError.exit_code, problem, problem)
     try:
@@ -144,46 +146,49 @@ def _previewed(root: Path, name: str, env: Mapping[str, str], base: str | None) 
 
 
 def _difference(path: Path, name: str, base: str, env: Mapping[str, str]) -> str:
-    """Return what the change does, above the preview; empty if the base has no such valid file."""
+    """Return the values that differ from the run config in the base commit, for the preview.
+
+    The text is empty if the base commit does not have the file, or if the file is not valid there.
+    """
     try:
         before = parse(os.fsdecode(_git("show", f"{base}:{name}")))
-        found = api.dry_run(path, env=env, options=api.Options(diff=before)).text
+        difference = api.dry_run(path, env=env, options=api.Options(diff=before)).text
     except (EvalFactoryError, YamlError):
         return ""
-    return f"# what differs from the base\n{found}\n"
+    return f"# what differs from the base\n{difference}\n"
 
 
-def _summary_of_preview(found: Sequence[Previewed], what: str) -> str:
-    if not found:
-        return f"## Preview of run configs\n\nNo {what} matches.\n"
+def _summary_of_previews(previews: Sequence[Previewed], noun: str) -> str:
+    """Return Markdown for the job's summary: a table, and the text of each preview if it fits."""
+    if not previews:
+        return f"## Preview of run configs\n\nNo {noun} matches.\n"
     lines = [
         "## Preview of run configs",
         "",
         "| run config | exit code | what is said |",
         "|---|---|---|",
     ]
-    lines += [
-        f"| {markdown_cell(one.name)} | {one.exit_code} | {markdown_cell(one.told)} |"
-        for one in found
-    ]
+    for shown in previews:
+        name = markdown_cell(shown.name)
+        lines.append(f"| {name} | {shown.exit_code} | {markdown_cell(shown.summary)} |")
     text = "\n".join(lines) + "\n"
     left_out = 0
-    for one in found:
+    for shown in previews:
         details = (
-            f"\n<details><summary>{markdown_cell(one.name)}</summary>\n\n{code_block(one.text)}\n"
-            "</details>\n"
+            f"\n<details><summary>{markdown_cell(shown.name)}</summary>\n\n"
+            f"{code_block(shown.text)}\n</details>\n"
         )
-        if len((text + details).encode()) > MOST_BYTES_OF_DETAILS:
+        if len((text + details).encode()) > MAX_SUMMARY_BYTES:
             left_out += 1
         else:
             text += details
-    return text + (
-        f"\nDetails of {left_out} are left out: the page would be too large.\n" if left_out else ""
-    )
+    if left_out:
+        text += f"\nDetails of {left_out} are left out: the page would be too large.\n"
+    return text
 
 
 def evaluate(env: Mapping[str, str]) -> int:
-    """Run each run config, one after the other; the highest exit code is the job's."""
+    """Run each run config, one after the other, and return the highest exit code."""
     codes: dict[str, int] = {}
     for name in _run_configs(env, None):
         path = Path.cwd() / name
@@ -223,15 +228,21 @@ def gate(env: Mapping[str, str]) -> int:
 
 
 def _program(*arguments: str) -> int:
-    """The installed command: `python -m` would import what lies in the checkout."""
+    """Run the installed command `eval-factory`, and return its exit code.
+
+    `python -m eval_factory` is not used, because it would import modules of the checkout.
+    """
     command = Path(sys.executable).with_name("eval-factory")
     code = subprocess.run([str(command), *arguments], check=False).returncode
-    return code if code >= 0 else 128 - code  # killed by a signal, as a shell says it
+    if code < 0:  # The command was killed by the signal `-code`.
+        return 128 - code  # the exit code that a shell would return
+    return code
 
 
 def _run_configs(env: Mapping[str, str], base: str | None) -> Iterator[str]:
-    """Yield the run configs of the checkout: all that match, or those added or changed since the
-    base.
+    """Yield the paths of the run configs in the checkout that match the patterns.
+
+    With a base commit, only the files that were added or changed since this commit are yielded.
     """
     patterns = [f":(glob){line}" for line in _lines(env, "EF_RUN_CONFIGS")]
     if not patterns:
@@ -239,6 +250,7 @@ def _run_configs(env: Mapping[str, str], base: str | None) -> Iterator[str]:
     if base is None:
         listed = _git("ls-files", "-z", "--", *patterns)
     else:
+        # A, M and T: added files, modified files, and files whose type changed.
         changed = (
             "diff",
             "--name-only",
@@ -252,6 +264,7 @@ def _run_configs(env: Mapping[str, str], base: str | None) -> Iterator[str]:
 
 
 def _commit(base: str) -> str | None:
+    """Return the hash of the base commit; None if the base is empty or no commit."""
     if base.strip() in ("", NO_COMMIT):
         return None
     try:
@@ -269,18 +282,20 @@ def _commit(base: str) -> str | None:
 def _git(*arguments: str) -> bytes:
     done = subprocess.run(["git", "--no-pager", *arguments], capture_output=True, check=False)
     if done.returncode:
-        said = os.fsdecode(done.stderr).strip() or f"exit code {done.returncode}"
+        reason = os.fsdecode(done.stderr).strip() or f"exit code {done.returncode}"
         raise PrerequisiteError(
-            f"git {arguments[0]} failed (check out with fetch-depth: 0): {said}"
+            f"git {arguments[0]} failed (check out with fetch-depth: 0): {reason}"
         )
     return done.stdout.removesuffix(b"\n")
 
 
 def _lines(env: Mapping[str, str], name: str) -> list[str]:
+    """Return the lines of a variable that are not empty, without white space around them."""
     return [line.strip() for line in env.get(name, "").splitlines() if line.strip()]
 
 
 def _add_summary(env: Mapping[str, str], text: str) -> None:
+    """Append a text to the job's summary, if the CI system has one."""
     if summary := env.get(JOB_SUMMARY):
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(text)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes HELM's model files for one endpoint, for those who call helm-run themselves.
+"""Writes HELM's model files for one endpoint, for users who call helm-run themselves.
 
-The same text that `eval-factory run_eval` generates. The key is read from OPENAI_API_KEY when
-helm-run asks.
+The files are those that `eval-factory run_eval` generates. They contain no key: helm-run reads the
+key from OPENAI_API_KEY when it sends a request.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ except ModuleNotFoundError as error:
 def standalone_model(
     framework: Framework, *, url: str, model_id: str, alias: str | None = None
 ) -> EndpointPlan:
-    """The model that is evaluated. The rest is the framework's default; the embedded endpoint
-    needs no key.
+    """Return the endpoint of the evaluated model, with the framework's defaults for all else.
+
+    The built-in demo endpoint gets no key.
     """
     params = framework.defaults.config["params"]
     target = framework.defaults.target["api_endpoint"]
@@ -60,13 +61,18 @@ def standalone_model(
 def standalone_judges(
     framework: Framework, model: EndpointPlan, deployments: Mapping[str, str] = names.DEFAULT_JURY
 ) -> list[EndpointPlan]:
-    """Return the default judges at the model's URL, under the names that HELM asks them by:
-    `deployments` has each role's name.
+    """Return the endpoints of the default judges, at the URL of the model.
 
-    Entries that name no jury are judged by HELM's own; a judge's key is in its own variable, or
-    else the model's.
+    They have the names of HELM's own default jury. A run entry that names no jury is therefore
+    judged by these endpoints. A judge's key is read from the judge's own variable, or else from the
+    model's variable.
+
+    Args:
+        framework: the framework, with the default judges.
+        model: the endpoint of the evaluated model.
+        deployments: a dict from each judge's role to HELM's name of the judge's deployment.
     """
-    variables = framework.defaults.config["params"]["extra"]
+    variables = framework.defaults.config["params"]["extra"]  # the names of the keys' variables
     judges = []
     for role, name in deployments.items():
         judge = framework.judges[role]

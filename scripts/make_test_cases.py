@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes a run config for each task of framework.yml into test_cases/; a test checks that they
-are up to date.
+"""Writes a run config for each task of framework.yml into test_cases/.
+
+A test checks that the run configs are up to date.
 """
 
 from __future__ import annotations
@@ -31,29 +32,29 @@ CHOSEN = {
     ("mmlu_clinical_afr", "subject"): "virology",
     ("n2c2_ct_matching", "subject"): "ABDOMINAL",
 }
-"""Task and parameter -> a value, where framework.yml says that the user chooses one."""
+"""A dict from (task, parameter) to a value, for parameters whose value the user has to choose."""
 PATHS = {
     "dischargeme": "data/physionet.org",
     "mimic_bhc": "data/mimic_bhc.jsonl",
     "mimiciv_billing_code": "data/mimiciv_icd10.feather",
     "n2c2_ct_matching": "data/n2c2",
 }
-"""Task -> the path of a user's own file or folder that has another name than the task, or is not a
-CSV.
+"""A dict from a task to the path of the user's own file or folder, if the path is not `data/TASK`
+or `data/TASK.csv`.
 """
-OF_CUSTOM = {"parallelism": 4, "extra": {"benchmark": "custom_benchmark/benchmark.yaml"}}
-"""Parameters of the task `custom`: its table beside the run configs is small, and its metrics
-need no jury.
+CUSTOM_PARAMS = {"parallelism": 4, "extra": {"benchmark": "custom_benchmark/benchmark.yaml"}}
+"""The parameters of the task `custom`. All its instances are asked, because its table, which is in
+test_cases/, is small. It has no judges, because its metrics need no jury.
 """
 
 
 def run_configs(framework: Framework) -> dict[str, str]:
-    """The name of each file and its text."""
+    """Return the text of each run config, by the name of its file."""
     return {f"{PREFIX}{task.name}.yml": _text(framework, task) for task in framework.evaluations}
 
 
 def _text(framework: Framework, task: Task) -> str:
-    params = OF_CUSTOM if task.name == "custom" else _params(framework, task)
+    params = CUSTOM_PARAMS if task.name == "custom" else _params(framework, task)
     document = {
         "config": {
             "type": task.name,
@@ -70,22 +71,27 @@ def _params(framework: Framework, task: Task) -> dict[str, Any]:
     chosen = {name: value for name in rules if (value := CHOSEN.get((task.name, name)))}
     paths = {name: _path(task, rule) for name, rule in rules.items() if rule.path and rule.required}
     keys = [framework.judges[judge].api_key for judge in task.helm.judges]
-    extra = {**chosen, **paths, **{key: key.upper() for key in keys}}
-    return {"limit_samples": INSTANCES, "parallelism": 4, **({"extra": extra} if extra else {})}
+    variables = {key: key.upper() for key in keys}  # setting -> the variable that holds the key
+    extra = {**chosen, **paths, **variables}
+    params: dict[str, Any] = {"limit_samples": INSTANCES, "parallelism": 4}
+    if extra:
+        params["extra"] = extra
+    return params
 
 
 def _path(task: Task, rule: ScenarioParameter) -> str:
+    """Return a path for the user's own data of a task."""
     is_file = any(entry.file is None for entry in rule.layout)
     return PATHS.get(task.name, f"data/{task.name}{'.csv' if is_file else ''}")
 
 
 def main() -> None:
-    """Write the files anew, and remove those of tasks that are no more."""
-    made = run_configs(load_framework())
+    """Write all files, and delete the files of tasks that no longer exist."""
+    texts = run_configs(load_framework())
     for file in FOLDER.glob(f"{PREFIX}*.yml"):
-        if file.name not in made:
+        if file.name not in texts:
             file.unlink()
-    for name, text in made.items():
+    for name, text in texts.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
 
 
