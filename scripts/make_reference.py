@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/*.md of the models, click's commands and the source, and docs/README.md of
-the navigation.
+"""Writes docs/reference/*.md from the models, click's commands and the source.
 
-A test says when they are stale.
+It also writes docs/README.md from the navigation. A test checks that the pages are up to date.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 
 def main() -> None:
-    """Write the pages anew, and remove those that are no more."""
+    """Write all pages, and delete the pages that no longer exist."""
     FOLDER.mkdir(exist_ok=True)
     for file in FOLDER.glob("*.md"):
         if file.name not in PAGES:

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the JSON Schemas into docs/schemas/, made of the models and of the package's own; a
-test checks them.
+"""Writes the JSON Schemas into docs/schemas/.
+
+Some schemas are made from the models of files; others are files of the package. A test checks that
+docs/schemas/ is up to date.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ ENDING = ".schema.json"
 
 
 def main() -> None:
-    """Write the files anew, and remove those that are no more."""
+    """Write all files, and delete the files of schemas that no longer exist."""
     FOLDER.mkdir(exist_ok=True)
     for file in FOLDER.glob(f"*{ENDING}"):
         if file.name.removesuffix(ENDING) not in SCHEMAS:

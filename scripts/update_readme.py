@@ -64,7 +64,9 @@ def tasks_page() -> str:
         "[HealthBench](rubrics.md#healthbench).",
     ]
     layouts: dict[tuple[str, ...], list[str]] = {}
-    for task in (one for one in framework.evaluations if one.about.access != "public"):
+    for task in framework.evaluations:
+        if task.about.access == "public":
+            continue
         layout: list[str] = []
         for rule in task.helm.parameters.values():
             layout += described_layout(rule.layout, {})
@@ -101,13 +103,13 @@ def _task_row(task: Task, kind: str) -> str:
 
 def errata_page() -> str:
     """Return the text of docs/errata.md."""
-    known = load_errata()
+    errata = load_errata()
     lines = [
         "# Errata",
         GENERATED,
         (
             "Known defects of the medical benchmarks of HELM 0.5.16 and medhelm 0.8.0, "
-            f"version {known.version} of the"
+            f"version {errata.version} of the"
         ),
         (
             "list (`provenance.errata_version`). Only medhelm has the defects `medhelm-...`. "
@@ -121,7 +123,7 @@ def errata_page() -> str:
         "`tests/integration/test_invented_data.py`).",
         "",
     ]
-    for entry in known.errata:
+    for entry in errata.errata:
         lines += [*_erratum(entry), ""]
     lines += [*_patches(), ""]
     return "\n".join(lines).rstrip() + "\n"
@@ -146,13 +148,19 @@ def _patches() -> list[str]:
 
 
 def _erratum(entry: Erratum) -> list[str]:
-    only = ", ".join(f"{name}={value}" for name, value in entry.arguments.items())
-    where = ", ".join(f"`{name}`" for name in entry.run_specs) or "every benchmark"
-    first = next(one for one in load_errata().errata if one.run_specs == entry.run_specs)
+    """Return the section about an erratum.
+
+    If an earlier erratum has the same run specs or the same correction, the section refers to it.
+    """
+    arguments = ", ".join(f"{name}={value}" for name, value in entry.arguments.items())
+    benchmarks = ", ".join(f"`{name}`" for name in entry.run_specs) or "every benchmark"
+    errata = load_errata().errata
+    first = next(erratum for erratum in errata if erratum.run_specs == entry.run_specs)
     if len(entry.run_specs) > MANY and first.id != entry.id:
-        where = f"the same tasks as [{first.id}](#{first.id})"
-    where += f" ({only})" if only else ""
-    same = next(one for one in load_errata().errata if one.corrected == entry.corrected)
+        benchmarks = f"the same tasks as [{first.id}](#{first.id})"
+    if arguments:
+        benchmarks += f" ({arguments})"
+    same = next(erratum for erratum in errata if erratum.corrected == entry.corrected)
     corrected = entry.corrected if same.id == entry.id else f"as in [{same.id}](#{same.id})"
     if entry.corrected:
         remedy = f"Corrected in `{entry.label}`: {corrected}."
@@ -160,7 +168,7 @@ def _erratum(entry: Erratum) -> list[str]:
         remedy = f"Patched inside helm-run: {entry.patched}."
     else:
         remedy = f"Cannot occur here: {entry.avoided}."
-    lines = [f"## `{entry.id}`", "", f"In {where}. {entry.defect}.", "", remedy]
+    lines = [f"## `{entry.id}`", "", f"In {benchmarks}. {entry.defect}.", "", remedy]
     return [*lines, "", f"Upstream: {entry.upstream}."] if entry.upstream else lines
 
 

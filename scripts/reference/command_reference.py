@@ -1,4 +1,4 @@
-"""The page of every command with its options, read from click."""
+"""Makes docs/reference/commands.md: every command with its options, read from click."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ EXPERIMENTAL = frozenset(
     {"calibrate", "export", "import", "import_config", "leaderboard", "monitor", "upstream"}
 )
 """Commands whose options and output may change in a minor version; all others are stable."""
-MANY = 3
-"""Flags of keys of a run config, from which on a link stands for what each does."""
-REFERRED_TO = "run_eval"
-"""The command whose options others have too."""
+MIN_FLAGS_FOR_LINK = 3
+"""The minimum number of flags that set keys of a run config for which a command shows a link to the
+page of keys, instead of a description of each flag.
+"""
+MAIN_COMMAND = "run_eval"
+"""The command whose page describes the options that other commands have too."""
 STABLE_LABEL = "*Stable*: a minor version keeps its options, and says so before one goes."
 EXPERIMENTAL_LABEL = "*Experimental*: a minor version may change its options and its output."
 CODES = {
@@ -60,21 +62,23 @@ CODES = {
 
 
 def commands_page() -> str:
-    """docs/reference/commands.md."""
+    """Return the text of docs/reference/commands.md."""
     lines = [INTRODUCTION]
-    # with the group's settings: a command keeps the first help option that it is asked for
+    # The root needs the settings of the group, because click makes a command's help option with the
+    # first context in which it is asked for.
     root = click.Context(cli, info_name=PROGRAM, **cli.context_settings)
-    known = list(contexts(root))
-    (referred_to,) = (one for one in known if one.info_name == REFERRED_TO)
-    for context in known:
-        lines += ["", *_section(context, () if context is referred_to else set(_rows(referred_to)))]
+    all_contexts = list(contexts(root))
+    (main_context,) = (context for context in all_contexts if context.info_name == MAIN_COMMAND)
+    for context in all_contexts:
+        described_rows = set() if context is main_context else set(_rows(main_context))
+        lines += ["", *_section(context, described_rows)]
     rows = [(f"{number}", meaning, advice) for number, (meaning, advice) in CODES.items()]
     lines += ["", "## Exit codes", "", *table(("exit code", "meaning", "what to do"), rows)]
     return page("Every command", lines)
 
 
 def contexts(context: click.Context) -> Iterator[click.Context]:
-    """A command and all that are below it."""
+    """Yield the context of a command, and those of all its subcommands, and so on."""
     yield context
     if isinstance(context.command, click.Group):
         for name in context.command.list_commands(context):
@@ -84,7 +88,13 @@ def contexts(context: click.Context) -> Iterator[click.Context]:
 
 
 def _section(context: click.Context, described: Collection[str]) -> list[str]:
-    """A command; options whose rows are `described` elsewhere are named only."""
+    """Return the section about a command.
+
+    Args:
+        context: the context of the command.
+        described: the rows of options that the section of `MAIN_COMMAND` describes. This section
+            only names them.
+    """
     command = context.command
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)]).replace(
         " [OPTIONS]", ""
@@ -98,29 +108,34 @@ def _section(context: click.Context, described: Collection[str]) -> list[str]:
     if context.parent is not None and context.parent.parent is None:
         lines += ["", EXPERIMENTAL_LABEL if context.info_name in EXPERIMENTAL else STABLE_LABEL]
     rows = _rows(context)
-    of_keys = [row for row in rows if row.split("`")[1].removeprefix("--") in FLAGS]
-    keys = [row for row in of_keys if context.info_name == REFERRED_TO or row in described]
-    keys = keys if len(keys) >= MANY else []
-    same = [row for row in rows if row in described and row not in of_keys]
-    rows = [row for row in rows if row not in keys and row not in same]
+    # A row begins with "- `--NAME`".
+    key_rows = [row for row in rows if row.split("`")[1].removeprefix("--") in FLAGS]
+    linked = [row for row in key_rows if context.info_name == MAIN_COMMAND or row in described]
+    if len(linked) < MIN_FLAGS_FOR_LINK:
+        linked = []
+    same = [row for row in rows if row in described and row not in key_rows]
+    rows = [row for row in rows if row not in linked and row not in same]
     if same:
-        rows.append(f"- As in `{REFERRED_TO}`: {_names(same)}")
-    if keys:
+        rows.append(f"- As in `{MAIN_COMMAND}`: {_names(same)}")
+    if linked:
         rows.append(
-            f"- Each sets [the key of a run config](config.md) that names it: {_names(keys)}"
+            f"- Each sets [the key of a run config](config.md) that names it: {_names(linked)}"
         )
     return [*lines, "", *rows] if rows else lines
 
 
 def _names(rows: Iterable[str]) -> str:
+    """Return the options of rows, without their descriptions."""
     return ", ".join(row.partition(":")[0].removeprefix("- ") for row in rows)
 
 
 def _rows(context: click.Context) -> list[str]:
-    shown = (
-        one for one in context.command.params if isinstance(one, click.Option) and not one.hidden
-    )
-    return [_row(option, context) for option in shown]
+    """Return a line for each option of a command, except for hidden options."""
+    rows = []
+    for parameter in context.command.params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            rows.append(_row(parameter, context))
+    return rows
 
 
 def _row(option: click.Option, context: click.Context) -> str:
@@ -137,5 +152,5 @@ def _default(option: click.Option) -> str:
     if option.required:
         return " (needed)"
     default = option.default
-    plain = isinstance(default, (str, int, float)) and not isinstance(default, bool)
-    return f" (default {code(str(default))})" if plain else ""
+    is_shown = isinstance(default, (str, int, float)) and not isinstance(default, bool)
+    return f" (default {code(str(default))})" if is_shown else ""

@@ -1,5 +1,7 @@
-"""The page of every key of a run config: type, default, flag, whether it belongs to the run's
-identity.
+"""Makes docs/reference/config.md: the keys of a run config, each with type, default and flag.
+
+The page also says which keys belong to the identity of a run: if such a key changes, the run is
+another evaluation.
 """
 
 from __future__ import annotations
@@ -28,10 +30,8 @@ KINDS = {
     "boolean": "true or false",
 }
 LIMITS = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
-MANY = 20
-"""Names of tasks, beyond which a link stands in their place."""
-HUGE = 1_000_000_000
-"""A limit that nobody meets."""
+MAX_TASKS = 20  # If a description names more tasks, a link replaces their names.
+NO_LIMIT = 1_000_000_000  # A limit from this number on is not shown.
 INTRODUCTION = """\
 A run config is one YAML file; each key may also be given with `--overrides path.to.key=value`, and
 some have a flag of their own. Overrides beat flags, flags the file, the file the defaults in
@@ -50,7 +50,7 @@ The same as a [JSON Schema](../schemas/README.md), for editors: `eval-factory sc
 
 
 def keys_page() -> str:
-    """docs/reference/config.md."""
+    """Return the text of docs/reference/config.md."""
     framework = load_framework()
     rows = list(_rows(run_config_schema(framework), "", framework))
     extra = "config.params.extra"
@@ -64,6 +64,7 @@ def keys_page() -> str:
         "target.api_endpoint",
     )
     lines = [INTRODUCTION]
+    # The group "" has the keys at the top of the file.
     for group in (*groups, "target.api_endpoint.adapter_config", "", SLURM):
         title = f"{group}[]" if group in (JUDGES, PRICES) else group or EXECUTOR
         lines += ["", f"## `{title}`", ""]
@@ -71,44 +72,52 @@ def keys_page() -> str:
     return page("Every key of a run config", lines)
 
 
-def _line(key: str, told: str, values: str, default: str, flag: str, is_identity: str) -> str:
-    """One key: `key` (values; default ...; flag; identity): what it is."""
+def _line(key: str, about: str, values: str, default: str, flag: str, is_identity: str) -> str:
+    """Return the line of a key: `key` (values; default ...; flag; identity): description."""
     shown_default = default if default in ("", "needed") else f"default {default}"
     facts = "; ".join(
         filter(None, (values, shown_default, flag, "identity" if is_identity else ""))
     )
-    return " ".join(f"- {key} ({facts}): {told}".split())
+    return " ".join(f"- {key} ({facts}): {about}".split())
 
 
 def _rows(schema: dict[str, Any], path: str, framework: Framework) -> Iterator[tuple[str, ...]]:
-    """The group that a key belongs to, and its row."""
+    """Yield a row for each key below a path: the key's group, and the arguments of `_line`.
+
+    Args:
+        schema: the schema of the mapping at the path.
+        path: the path of a mapping, such as `config.params`, which is the group of its keys.
+        framework: the framework, with the defaults of tasks.
+    """
     for name, field in schema["properties"].items():
-        where = f"{path}.{name}" if path else name
-        if where not in DESCRIPTIONS:  # another spelling, or without an effect
+        key_path = f"{path}.{name}" if path else name
+        if key_path not in DESCRIPTIONS:  # another spelling of a key, or a key without an effect
             continue
         if "properties" in field:
-            yield from _rows(field, where, framework)
+            yield from _rows(field, key_path, framework)
             continue
-        told = field["description"].partition(" Flag: ")[0]
-        about, _, tasks = told.partition(" Tasks: ")
-        if tasks.count(",") > MANY and "(" not in tasks:
-            told = f"{about} [Tasks](../tasks.md#files-of-your-own) lists what each task reads."
+        # A description may end with " Tasks: NAME, NAME, ... Flag: --NAME".
+        description = field["description"].partition(" Flag: ")[0]
+        about, _, tasks = description.partition(" Tasks: ")
+        if tasks.count(",") > MAX_TASKS and "(" not in tasks:
+            link = "[Tasks](../tasks.md#files-of-your-own) lists what each task reads."
+            description = f"{about} {link}"
         yield (
             path,
             f"`{name}`",
-            told,
+            description,
             _values(field),
-            _default(field, where, framework),
-            _flag(where),
-            identity(where),
+            _default(field, key_path, framework),
+            _flag(key_path),
+            identity(key_path),
         )
         for option in field.get("anyOf", []):
             if "properties" in option.get("items", {}):
-                yield from _rows(option["items"], where, framework)
+                yield from _rows(option["items"], key_path, framework)
 
 
 def identity(path: str) -> str:
-    """Return `yes` if a change of the key makes another evaluation, else an empty text."""
+    """Return `yes` if a change of the key makes the run another evaluation, else an empty text."""
     group, _, name = path.rpartition(".")
     if group == JUDGES:
         return "" if name in JUDGE_RUNTIME_SETTINGS else "yes"
@@ -119,7 +128,8 @@ def identity(path: str) -> str:
 
 
 def _flag(path: str) -> str:
-    name = {where: flag for flag, where in FLAGS.items()}.get(path)
+    """Return the flag that sets a key; an empty text if there is none."""
+    name = {key_path: flag for flag, key_path in FLAGS.items()}.get(path)
     return f"`--{name}`" if name else ""
 
 
@@ -140,15 +150,18 @@ def _default(field: dict[str, Any], path: str, framework: Framework) -> str:
 
 
 def _of_tasks(path: str, framework: Framework) -> str:
-    """Defaults that only some tasks have."""
+    """Return the defaults that a key has for some tasks, such as "`en` (careqa, slake)"."""
     name = path.rpartition(".")[2]
     if path != f"config.params.extra.{name}":
         return ""
-    found: dict[str, list[str]] = {}
+    tasks_by_default: dict[str, list[str]] = {}
     for task in framework.evaluations:
         if name in task.helm.parameters and task.default_of(name) is not None:
-            found.setdefault(str(task.default_of(name)), []).append(task.name)
-    return "; ".join(f"`{value}` ({', '.join(tasks)})" for value, tasks in found.items())
+            tasks_by_default.setdefault(str(task.default_of(name)), []).append(task.name)
+    defaults = []
+    for value, tasks in tasks_by_default.items():
+        defaults.append(f"`{value}` ({', '.join(tasks)})")
+    return "; ".join(defaults)
 
 
 def _values(field: dict[str, Any]) -> str:
@@ -158,13 +171,11 @@ def _values(field: dict[str, Any]) -> str:
 
 def _kind(option: dict[str, Any]) -> str:
     if option.get("pattern", "").startswith(r"\$\{"):
-        return ""  # a variable, which may stand for any value
+        return ""  # a text such as ${NAME}, which may replace any value
     if "enum" in option:
-        return (
-            "a task's name"
-            if len(option["enum"]) > 10
-            else ", ".join(f"`{value}`" for value in option["enum"])
-        )
+        if len(option["enum"]) > 10:  # Only the names of tasks are so many.
+            return "a task's name"
+        return ", ".join(f"`{value}`" for value in option["enum"])
     kind = option["type"]
     if kind == "array":
         return "list of mappings" if "properties" in option["items"] else "list of texts"
@@ -178,11 +189,11 @@ def _number(value: float) -> str:
 
 
 def _range(option: dict[str, Any]) -> str:
-    if {"minimum", "maximum"} <= option.keys() and option["maximum"] < HUGE:
+    if {"minimum", "maximum"} <= option.keys() and option["maximum"] < NO_LIMIT:
         return f" from {_number(option['minimum'])} to {_number(option['maximum'])}"
     limits = [
         f"{word} {_number(option[name])}"
         for name, word in LIMITS.items()
-        if option.get(name, HUGE) < HUGE
+        if option.get(name, NO_LIMIT) < NO_LIMIT
     ]
     return f", {', '.join(limits)}" if limits else ""

@@ -1,4 +1,4 @@
-"""Small pieces of Markdown that all pages of the reference are made of."""
+"""Makes the parts of Markdown that all pages of the reference share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ GENERATED = "<!-- Written by scripts/make_reference.py; changes are lost. -->"
 
 
 def cell(text: str) -> str:
-    """One cell of a table: on one line, and a bar in it ends no cell."""
+    """Return a text as the cell of a table: on one line, and without a bar that ends the cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
@@ -19,7 +19,7 @@ def code(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table's lines."""
+    """Return the lines of a table."""
     return [
         f"| {' | '.join(head)} |",
         "|" + "---|" * len(head),
@@ -28,5 +28,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def page(title: str, lines: Iterable[str]) -> str:
-    """A whole page."""
+    """Return the text of a page from its title and its lines."""
     return "\n".join([f"# {title}", "", GENERATED, "", *lines]).rstrip() + "\n"

@@ -1,5 +1,6 @@
-"""The page of the fields of evaluation_config.yaml, read from the schema that results are
-checked with.
+"""Makes docs/reference/result.md: the fields of evaluation_config.yaml, read from its schema.
+
+Results are checked with the same schema.
 """
 
 from __future__ import annotations
@@ -17,28 +18,33 @@ a name (of a task, a metric, a judge), `[]` for the elements of a list. A field 
 absent. Fields whose names say all are left out: `eval-factory schema evaluation_config` has every
 one. Fields of the same kind are described once: `as` names where."""
 
-BELOW = ("", "object")
-"""Kinds of fields that hold others: the names below them say so."""
+HIDDEN_KINDS = ("", "object")
+"""The kinds that are not shown: the fields below such a field show that it is a mapping."""
 Schema = Mapping[str, Any]
 
 
 def schema_page() -> str:
-    """docs/reference/result.md."""
+    """Return the text of docs/reference/result.md."""
     schema = documents.read_schema(documents.EVALUATION_CONFIG_SCHEMA)
-    rows = list(_rows(schema, "", schema["$defs"], {}))
     lines = [INTRODUCTION, ""]
-    lines += [
-        f"- `{field}`{f' {kind}' if kind not in BELOW else ''}{f': {about}' if about else ''}"
-        for field, kind, about in rows
-    ]
+    for field, kind, about in _rows(schema, "", schema["$defs"], {}):
+        shown_kind = "" if kind in HIDDEN_KINDS else f" {kind}"
+        shown_about = f": {about}" if about else ""
+        lines.append(f"- `{field}`{shown_kind}{shown_about}")
     return page("Fields of a result", lines)
 
 
 def _rows(
-    schema: Schema, path: str, known: Schema, shown: dict[str, str]
+    schema: Schema, path: str, definitions: Schema, shown: dict[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the fields below a path; `shown` has the first field of each definition, where alone
-    the definition is described.
+    """Yield (path, kind, description) of the fields below a path.
+
+    Args:
+        schema: the schema of the field with this path.
+        path: the path; empty for the complete file.
+        definitions: the schema's definitions, by name.
+        shown: a dict from the name of a definition to the path of the first field with this
+            definition. Only there, the definition is described; this function adds to the dict.
     """
     required = schema.get("required", ())
     children = [
@@ -47,45 +53,55 @@ def _rows(
     if isinstance(schema.get("additionalProperties"), Mapping) and schema["additionalProperties"]:
         children.append(("*", schema["additionalProperties"], False))
     for name, field, always in children:
-        yield from _field(field, f"{path}.{name}" if path else name, known, shown, always=always)
+        field_path = f"{path}.{name}" if path else name
+        yield from _field(field, field_path, definitions, shown, always=always)
     items = schema.get("items")
     if isinstance(items, Mapping):
-        yield from _below(items, f"{path}[]", known, shown)
+        yield from _below(items, f"{path}[]", definitions, shown)
 
 
 def _field(
-    field: Schema, where: str, known: Schema, shown: dict[str, str], *, always: bool
+    field: Schema, path: str, definitions: Schema, shown: dict[str, str], *, always: bool
 ) -> Iterator[tuple[str, str, str]]:
-    whole, name = _resolved(field, known)
-    about = field.get("description") or whole.get("description", "")
-    if name in shown and _has_rows(whole, known):
+    """Yield the row of a field, and the rows of the fields below.
+
+    `always` is True if the field is never absent. The other arguments are those of `_rows`.
+    """
+    resolved, name = _resolved(field, definitions)
+    about = field.get("description") or resolved.get("description", "")
+    if name in shown and _has_rows(resolved, definitions):
         about = f"{field.get('description', '')} As `{shown[name]}`.".strip()
-    kind = _kind(whole)
-    if about or kind.startswith("`"):
-        yield where if always else f"{where}?", kind, about
-    yield from _below(field, where, known, shown)
+    kind = _kind(resolved)
+    has_values = kind.startswith("`")  # The kind lists the possible values.
+    if about or has_values:
+        yield path if always else f"{path}?", kind, about
+    yield from _below(field, path, definitions, shown)
 
 
-def _has_rows(schema: Schema, known: Schema) -> bool:
-    return next(_rows(schema, "", known, {}), None) is not None
+def _has_rows(schema: Schema, definitions: Schema) -> bool:
+    return next(_rows(schema, "", definitions, {}), None) is not None
 
 
 def _below(
-    field: Schema, where: str, known: Schema, shown: dict[str, str]
+    field: Schema, path: str, definitions: Schema, shown: dict[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    whole, name = _resolved(field, known)
+    """Yield the rows of the fields below a field, unless its definition was shown before."""
+    resolved, name = _resolved(field, definitions)
     if name not in shown:
         if name:
-            shown[name] = where
-        yield from _rows(whole, where, known, shown)
+            shown[name] = path
+        yield from _rows(resolved, path, definitions, shown)
 
 
-def _resolved(field: Schema, known: Schema) -> tuple[Schema, str]:
-    """Return what a reference leads to, and its name; a field that is not one, and no name."""
+def _resolved(field: Schema, definitions: Schema) -> tuple[Schema, str]:
+    """Return (schema, name) of the definition to which a field refers.
+
+    For a field without a reference, the field itself and an empty name are returned.
+    """
     if "$ref" not in field:
         return field, ""
     name = str(field["$ref"]).rpartition("/")[2]
-    return known[name], name
+    return definitions[name], name
 
 
 def _kind(field: Schema) -> str:

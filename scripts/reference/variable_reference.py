@@ -1,5 +1,6 @@
-"""The page of environment variables: what each is for; a test finds those that the source reads
-and the page lacks.
+"""Makes docs/reference/environment.md: the environment variables and their purposes.
+
+A test finds variables that the source reads, and that the page lacks.
 """
 
 from __future__ import annotations
@@ -69,20 +70,21 @@ PROGRAM = {
     "PYDANTIC_DISABLE_PLUGINS": "True unless set: pydantic looks for no plug-ins.",
 }
 BETWEEN_PROCESSES = {"EVAL_FACTORY_SETTINGS"}
-"""eval-factory tells helm-run by it; no user sets it."""
+"""The variables in which eval-factory passes settings to helm-run; no user sets them."""
 INTRODUCTION = """\
 None is needed for the embedded endpoint. Settings belong into the run config; variables hold keys
 (you choose their names: `api_key: MY_KEY`) and what other programs on the machine share."""
 
 
 def variables_page() -> str:
-    """docs/reference/environment.md."""
+    """Return the text of docs/reference/environment.md."""
     lines = [INTRODUCTION]
     sections = {"Keys and tokens": KEYS, "Network": NETWORK, "Data": DATA, "The program": PROGRAM}
-    for title, known in sections.items():
-        lines += ["", f"## {title}", "", *(f"- `{name}`: {about}" for name, about in known.items())]
+    for title, variables in sections.items():
+        lines += ["", f"## {title}", ""]
+        lines += [f"- `{name}`: {about}" for name, about in variables.items()]
     passed = ", ".join(f"`{name}`" for name in sorted(ALLOWED_VARIABLES) if name.isupper())
-    own = ", ".join(f"`{name}`" for name in sorted(BETWEEN_PROCESSES))
+    own_variables = ", ".join(f"`{name}`" for name in sorted(BETWEEN_PROCESSES))
     prefixes = ", ".join(f"`{prefix}...`" for prefix in ALLOWED_PREFIXES)
     lines += [
         "",
@@ -92,6 +94,6 @@ def variables_page() -> str:
             "Nothing but the keys that the run names and these: "
             f"{passed}, {prefixes}, and the proxies in lower case."
         ),
-        f"Of its own eval-factory adds {own}; set none of them.",
+        f"Of its own eval-factory adds {own_variables}; set none of them.",
     ]
     return page("Environment variables", lines)
