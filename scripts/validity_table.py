@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes docs/validity.md: known answers to every benchmark whose data are here, through run_eval
-and bare helm-run.
+"""Writes docs/validity.md: the scores of known answers, from run_eval and from bare helm-run.
 
-The data are looked for where HELM keeps them: --scenarios is a folder with one folder for each
-scenario, as helm-run leaves it under <output-path>/scenarios; data sets of the Hugging Face Hub are
-read from HF_HOME, best with HF_HUB_OFFLINE=1; texts need NLTK_DATA. The environment is given to
-both programs, without keys and proxies.
+Every benchmark is asked whose data are on this machine. The data are read from HELM's own places:
+--scenarios is a folder with one folder for each scenario, as helm-run leaves it under
+<output-path>/scenarios; data sets of the Hugging Face Hub are read from HF_HOME, best with
+HF_HUB_OFFLINE=1; texts need NLTK_DATA. Both programs get the environment variables of this script,
+without keys and proxies.
 
-Fails (exit 1) where a score is not bare HELM's to the last digit, or a cell of the table is neither
-what a reader expects nor explained in scripts/validity/explanations.yml.
+Fails (exit 1) if a score differs from that of bare HELM in any digit. It also fails if a cell of
+the table is not what a reader expects, and scripts/validity/explanations.yml does not explain it.
 """
 
 from __future__ import annotations
@@ -51,34 +51,37 @@ from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream  # noqa: E402
 
 PAGE = ROOT / "docs" / "validity.md"
 EXPLANATIONS = Path(__file__).parent / "validity" / "explanations.yml"
-THREADS = 8
-JOBS = 2
-"""The number of run_eval at a time."""
-UNTAUGHT = (EMPTY, REFUSAL)
-"""Kinds of answers that do not depend on the question."""
+THREADS = 8  # the number of requests at the same time in a run_eval
+JOBS = 2  # the number of run_eval at the same time
+CONSTANT_KINDS = (EMPTY, REFUSAL)
+"""The kinds of answers that do not depend on the question, and need not know it."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """The runs that are to be made, and their folders."""
+    """The runs of the table, and their folders."""
 
-    folder: Path
-    scenarios: Path | None
-    tasks: Mapping[str, Task]
-    runs: Mapping[str, Sequence[str]]
-    """The kinds of answers of each task."""
-    limit: int | None
+    folder: Path  # the folder of all runs
+    scenarios: Path | None  # the folder with the data of scenarios; None if there is none
+    tasks: Mapping[str, Task]  # task's name -> task
+    runs: Mapping[str, Sequence[str]]  # task's name -> the kinds of answers that are given
+    limit: int | None  # the maximum number of instances of a task; None: all
     env: Mapping[str, str]
     upstream: Upstream
-    reuse: bool = False
-    """True if the folder holds the runs already."""
+    reuse: bool = False  # True if the folder holds the runs already
 
     def rows(self) -> list[Row]:
-        """Every run, bare and ours, on the same answers."""
-        known = KnownQuestions(lambda: bare.written())
+        """Make all runs, by bare helm-run and by run_eval, and return the rows of the table.
+
+        One endpoint gives the same answers to both programs.
+        """
+        known_questions = KnownQuestions(lambda: bare.written())
 
         def answer(task: str, kind: str, prompt: str) -> str:
-            question = Question(prompt, "", ()) if kind in UNTAUGHT else known.of(prompt)
+            if kind in CONSTANT_KINDS:
+                question = Question(prompt, gold="", labels=())
+            else:
+                question = known_questions.of(prompt)
             return answer_of(kind, self.tasks[task], question)
 
         with KindEndpoint(answer) as endpoint:
@@ -101,19 +104,21 @@ class Table:
                 results = pool.map(
                     lambda pair: self._ours(pair[0], pair[1], endpoint.base_url), pairs
                 )
-                found = dict(zip(pairs, results, strict=True))
+                our_results = dict(zip(pairs, results, strict=True))
         rows: list[Row] = []
         for task in self.runs:
-            rows += self._rows(task, bare, found)
+            rows += self._rows(task, bare, our_results)
         return rows
 
     def _run_bare(self, bare: BareHelm) -> None:
+        """Make all runs by bare helm-run."""
         for task in self.tasks.values():
             place(self.scenarios, task, bare.scenarios)
         with timed("bare helm-run"):
             bare.run(self.env)
 
     def _ours(self, name: str, kind: str, url: str) -> Result:
+        """Return the result of run_eval for a task and a kind of answers."""
         folder = self.folder / "ours" / f"{name}.{kind}"
         task = self.tasks[name]
         if self.reuse:
@@ -124,9 +129,10 @@ class Table:
         )
 
     def _rows(
-        self, task: str, bare: BareHelm, found: Mapping[tuple[str, str], Result]
+        self, task: str, bare: BareHelm, our_results: Mapping[tuple[str, str], Result]
     ) -> Iterator[Row]:
-        results = {kind: found[task, kind] for kind in self.runs[task]}
+        """Yield a row for each metric of a task that the table shows."""
+        results = {kind: our_results[task, kind] for kind in self.runs[task]}
         parities = {
             kind: parity(result.scores, bare.stats(task, kind), result.main_metric)
             for kind, result in results.items()
@@ -134,21 +140,30 @@ class Table:
         questions = questions_in(bare.instances(task))
         for metric in metrics_of(results.get(GOLD, results[EMPTY])):
             yield Row(self.tasks[task], metric, questions, results, parities)
-            parities = {}
+            parities = {}  # Only the first row of a task shows the parities of all its metrics.
 
 
 @contextmanager
-def timed(what: str) -> Iterator[None]:
-    began = time.monotonic()
+def timed(name: str) -> Iterator[None]:
+    """Print how many seconds the code within this context takes."""
+    started = time.monotonic()
     yield
-    click.echo(f"{what}: {time.monotonic() - began:.0f} s", err=True)
+    click.echo(f"{name}: {time.monotonic() - started:.0f} s", err=True)
 
 
 def explanations() -> list[Explanation]:
     """Return the explanations in explanations.yml."""
-    written = yaml.safe_load(EXPLANATIONS.read_text("utf-8")) or []
-    keys = ("task", "metric", "cells", "because", "upstream")
-    return [Explanation(*(told.get(key) for key in keys)) for told in written]
+    entries = yaml.safe_load(EXPLANATIONS.read_text("utf-8")) or []
+    return [
+        Explanation(
+            task=entry.get("task"),
+            metric=entry.get("metric"),
+            cells=entry.get("cells"),
+            because=entry.get("because"),
+            upstream=entry.get("upstream"),
+        )
+        for entry in entries
+    ]
 
 
 def versions(upstream: Upstream) -> dict[str, str]:
@@ -209,23 +224,29 @@ def main(  # noqa: PLR0913 - one for each option
 ) -> None:
     env = environment()
     upstream = UPSTREAMS[name]
-    wanted = [task for task in load_framework().evaluations if not tasks or task.name in tasks]
-    chosen = {
-        task.name: task
-        for one in wanted
-        if (task := task_of_upstream(upstream, one, [])) is not None
-    }
-    not_run = {name: why for name, task in chosen.items() if (why := why_not(task, scenarios, env))}
-    there = {name: task for name, task in chosen.items() if name not in not_run}
-    runs = {name: kinds_of(task, kinds or KINDS) for name, task in there.items()}
+    not_run: dict[str, str] = {}  # task's name -> the reason why the task cannot be run
+    asked_tasks: dict[str, Task] = {}
+    for task in load_framework().evaluations:
+        if tasks and task.name not in tasks:
+            continue
+        task_in_upstream = task_of_upstream(upstream, task, [])
+        if task_in_upstream is None:  # The upstream does not have this task.
+            continue
+        reason = why_not(task_in_upstream, scenarios, env)
+        if reason:
+            not_run[task_in_upstream.name] = reason
+        else:
+            asked_tasks[task_in_upstream.name] = task_in_upstream
+    runs = {name: kinds_of(task, kinds or KINDS) for name, task in asked_tasks.items()}
     with tempfile.TemporaryDirectory() as temporary:
         folder = (keep or Path(temporary)).absolute()
-        rows = Table(folder, scenarios, there, runs, limit, env, upstream, reuse).rows()
-    told = explanations()
-    target.write_text(page(rows, not_run, told, versions(upstream)), encoding="utf-8")
+        rows = Table(folder, scenarios, asked_tasks, runs, limit, env, upstream, reuse).rows()
+    known_explanations = explanations()
+    text = page(rows, not_run, known_explanations, versions(upstream))
+    target.write_text(text, encoding="utf-8")
     problems = [
         *itertools.chain.from_iterable(row.problems() for row in rows),
-        *unexplained(rows, told),
+        *unexplained(rows, known_explanations),
     ]
     for problem in problems:
         click.echo(problem, err=True)

@@ -1,5 +1,6 @@
-"""helm-run without anything of ours: HELM's own client, runner and logging, all runs in one
-process.
+"""Runs bare helm-run, without eval-factory: with HELM's own client, runner and logging.
+
+All runs are made by one process.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from eval_factory.tasks.framework import Task
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 ROOT = Path(__file__).resolve().parents[2]
-Runs = Mapping[str, Sequence[str]]
+Runs = Mapping[str, Sequence[str]]  # task's name -> the kinds of answers that are given
 
 SUITE = "bare"
-NO_LIMIT = 10**9
+NO_LIMIT = 10**9  # the value of --max-eval-instances for all instances
 THREADS = 8
 SAMPLE_PLUGIN = "eval_factory.demo.benchmark"
-"""Registers the sample benchmark, which HELM does not have; its metric is HELM's."""
+"""The plug-in that registers the sample benchmark, which HELM lacks; its metric is HELM's."""
 STAND_INS = '''"""Without torch: the name of a device, that HELM's jury benchmarks ask for; \
 metrics of weights."""
 import importlib.util
@@ -58,26 +59,27 @@ if importlib.util.find_spec("transformers") is None:
     # medalign imports it for other tokenizers than the one that it counts with
     stand_in("transformers", PreTrainedTokenizerBase=NeedsWeights)
 '''
-"""A module without which helm-run could not even build these run specs there; no line of it is
-about a score.
+"""The source of a plug-in with placeholders for packages that are not installed. Without them,
+helm-run could not make some run specs. No placeholder affects a score.
 """
 
 
-COUNTS_TOKENS = {"tokenizer_name": "openai/cl100k_base", "max_sequence_length": 1_000_000}
-"""medhelm's client counts each answer's tokens, and fails without; no prompt is as long. Needs
-TIKTOKEN_CACHE_DIR.
+TOKENIZER = {"tokenizer_name": "openai/cl100k_base", "max_sequence_length": 1_000_000}
+"""The tokenizer of a deployment for medhelm, whose client counts the tokens of each answer, and
+fails without a tokenizer. No prompt is longer than this limit. Needs TIKTOKEN_CACHE_DIR.
 """
 
 
-def room_for_gold(task: Task) -> int | None:
-    """Tokens of an answer, where medhelm's client would cut the longest gold answers; None: the
-    benchmark's own.
+def max_tokens_of_answer(task: Task) -> int | None:
+    """Return the maximum number of tokens in an answer; None: the benchmark's own maximum.
+
+    medhelm's client would cut the longest gold answers of juries at the benchmark's own maximum.
     """
     return 8192 if task.helm.judges and task.helm.upstream is not HELM else None
 
 
 class BareHelm:
-    """One helm-run of many runs, in a folder of its own."""
+    """One helm-run that makes many runs, in a folder of its own."""
 
     def __init__(
         self,
@@ -90,12 +92,17 @@ class BareHelm:
         upstream: Upstream = HELM,
         arguments: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
-        """Take what to run, and where.
+        """Store what to run.
 
         Args:
-            arguments: more arguments of run specs, by task.
-            runs: the kinds of answers of each task; the first kind's answers need no knowledge of
-                the questions.
+            folder: the folder for the data, the configuration and the output of helm-run.
+            url: the URL of the endpoint.
+            tasks: the tasks by name.
+            runs: the kinds of answers of each task; the answers of the first kind must not depend
+                on the questions (`questions.KnownQuestions`).
+            limit: the maximum number of instances of a task; None: all.
+            upstream: the upstream whose helm-run is used.
+            arguments: further arguments of the run specs, by task.
         """
         self._folder = folder
         self._url = url
@@ -107,7 +114,7 @@ class BareHelm:
 
     @property
     def scenarios(self) -> Path:
-        """The folder where HELM looks for the data, a folder for each scenario."""
+        """The folder from which HELM reads the data; it has a folder for each scenario."""
         return self._folder / "scenarios"
 
     def run(self, env: Mapping[str, str]) -> None:
@@ -134,7 +141,7 @@ class BareHelm:
         )
         cache = self._folder / "runs" / SUITE / "eval_cache"
         cache.mkdir(parents=True)
-        # SummarizationMetric downloads this table first: of news benchmarks, none of a medical one
+        # Without this file, SummarizationMetric would download a table about news benchmarks.
         (cache / "qafacteval.pk").write_bytes(pickle.dumps({}))
         command = [
             environment_of(self._upstream).python,
@@ -158,12 +165,14 @@ class BareHelm:
             SAMPLE_PLUGIN,
         ]
         with (self._folder / "helm-run.log").open("wb") as log:
-            with_sample = {
-                **env,
-                "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), env.get("PYTHONPATH", "")]),
-            }
+            # `SAMPLE_PLUGIN` is imported from src/.
+            python_path = os.pathsep.join([str(ROOT / "src"), env.get("PYTHONPATH", "")])
             subprocess.run(
-                command, env=with_sample, stdout=log, stderr=subprocess.STDOUT, check=True
+                command,
+                env={**env, "PYTHONPATH": python_path},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                check=True,
             )
 
     @property
@@ -171,7 +180,7 @@ class BareHelm:
         return self._folder / "judges.yaml"
 
     def _names(self) -> Iterator[str]:
-        """Yield the names that the endpoint knows as models."""
+        """Yield the ids of the endpoint's models: of the judges, and `<task>/<kind>`."""
         yield from JUDGES
         for task, kinds in self._runs.items():
             yield from (f"{task}/{kind}" for kind in kinds)
@@ -181,7 +190,7 @@ class BareHelm:
             {
                 "name": _model(name),
                 "model_name": _model(name),
-                **({} if self._upstream is HELM else COUNTS_TOKENS),
+                **({} if self._upstream is HELM else TOKENIZER),
                 "client_spec": {
                     "class_name": "helm.clients.openai_client.OpenAIClient",
                     "args": {"base_url": self._url, "api_key": "none", "openai_model_name": name},
@@ -192,34 +201,39 @@ class BareHelm:
 
     def _metadata(self) -> list[dict[str, Any]]:
         tags = ["TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG"]
-        told = {"description": "scripted", "creator_organization_name": "none", "access": "open"}
         return [
-            {"name": _model(name), "display_name": name, **told, "release_date": None, "tags": tags}
+            {
+                "name": _model(name),
+                "display_name": name,
+                "description": "scripted",
+                "creator_organization_name": "none",
+                "access": "open",
+                "release_date": None,
+                "tags": tags,
+            }
             for name in self._names()
         ]
 
     def _entries(self) -> Iterator[str]:
+        """Yield the run entries."""
         for name, kinds in self._runs.items():
             helm = self._tasks[name].helm
-            jury = {"jury_config_path": str(self._jury)} if helm.judges else {}
-            room = (
-                {"num_output_tokens": str(tokens)}
-                if (tokens := room_for_gold(self._tasks[name]))
-                else {}
-            )
+            task_arguments = {
+                **(helm.fixed_parameters or {}),
+                **self._arguments.get(name, {}),
+            }
+            if helm.judges:
+                task_arguments["jury_config_path"] = str(self._jury)
+            tokens = max_tokens_of_answer(self._tasks[name])
+            if tokens is not None:
+                task_arguments["num_output_tokens"] = str(tokens)
             for kind in kinds:
-                arguments = {
-                    **(helm.fixed_parameters or {}),
-                    **self._arguments.get(name, {}),
-                    **jury,
-                    **room,
-                    "model": _model(f"{name}/{kind}"),
-                }
+                arguments = {**task_arguments, "model": _model(f"{name}/{kind}")}
                 pairs = ",".join(f"{key}={value}" for key, value in arguments.items())
                 yield f"{helm.run_spec}:{pairs}"
 
     def written(self) -> list[Path]:
-        """The instances of the runs that helm-run has started to write down and ended."""
+        """Return the files with the instances of all runs that have ended so far."""
         runs = self._folder / "runs" / SUITE
         return [
             run / STATE_FILE
@@ -228,32 +242,38 @@ class BareHelm:
         ]
 
     def stats(self, task: str, kind: str) -> list[dict[str, Any]]:
-        """stats.json of one run."""
+        """Return the content of the stats.json of a run."""
         loaded: list[dict[str, Any]] = json.loads(
             (self._run(task, kind) / "stats.json").read_text("utf-8")
         )
         return loaded
 
     def instances(self, task: str) -> Path:
-        """The file with a task's instances: the same in each of its runs."""
+        """Return the file with a task's instances, which are the same in each of its runs."""
         return self._run(task, self._runs[task][0]) / STATE_FILE
 
     def _run(self, task: str, kind: str) -> Path:
-        name = re.compile(
-            rf"(?:.*[:,])?model={re.escape(_model(f'{task}/{kind}').replace('/', '_'))}(?:,.*)?"
-        )
+        """Return the run folder of a task and a kind of answers.
+
+        A run folder has a name such as `medec:model=scripted_medec.gold`.
+        """
+        model = re.escape(_model(f"{task}/{kind}").replace("/", "_"))
+        name = re.compile(rf"(?:.*[:,])?model={model}(?:,.*)?")
         runs = self._folder / "runs" / SUITE
-        (found,) = [run for run in runs.glob("*") if name.fullmatch(run.name)]
-        return found
+        (run_folder,) = [run for run in runs.glob("*") if name.fullmatch(run.name)]
+        return run_folder
 
 
 def _model(name: str) -> str:
-    """HELM wants one slash."""
+    """Return HELM's name of a model of the endpoint; HELM requires exactly one slash."""
     return f"scripted/{name.replace('/', '.')}"
 
 
 def environment() -> dict[str, str]:
-    """This process's, without keys and proxies: the endpoint is on loopback."""
+    """Return the environment variables of this process, without keys and proxies.
+
+    The endpoint is on loopback, so requests need neither.
+    """
     return {
         name: value
         for name, value in os.environ.items()

@@ -1,5 +1,6 @@
-"""Runs `eval-factory run_eval` on the same answers, reads its result, and finds which tasks have
-their data here.
+"""Runs `eval-factory run_eval` for the table of docs/validity.md, and reads its results.
+
+It also finds the tasks whose data are not on this machine.
 """
 
 from __future__ import annotations
@@ -14,25 +15,25 @@ from types import MappingProxyType
 from typing import Any
 
 import yaml
-from scripts.validity.bare_helm import room_for_gold
+from scripts.validity.bare_helm import max_tokens_of_answer
 from scripts.validity.questions import JUDGES
 
 from eval_factory.data.hub import dataset_cache_folder
 from eval_factory.data.sources import TaskSources, load_sources
 from eval_factory.tasks.framework import Task
 
-KEY = "SCRIPTED_KEY"
-NOT_A_KEY = "no-key-is-needed-here"
+KEY = "SCRIPTED_KEY"  # the name of the variable that holds the key
+NOT_A_KEY = "no-key-is-needed-here"  # the value of this variable
 RESULT = "evaluation_config.yaml"
 ACCEPTED = (0, 1)
-"""Exit codes with a result: most of these answers are not reportable, which is 1."""
+"""The exit codes of a run with a result. 1: a score is not reportable, which is usual here."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The result that our program gives of one task and kind of answer."""
+    """The result of run_eval for one task and one kind of answers."""
 
-    document: Mapping[str, Any]
+    document: Mapping[str, Any]  # the content of evaluation_config.yaml
 
     @property
     def main_metric(self) -> str:
@@ -40,12 +41,18 @@ class Result:
 
     @property
     def scores(self) -> dict[str, Mapping[str, Any]]:
+        """The scores by label; each has `metric`, `split` and `perturbation`, also if they are the
+        usual ones.
+        """
         (task,) = self.document["results"]["tasks"].values()
-        found: dict[str, Mapping[str, Any]] = task["metrics"]["score"]["scores"]
-        # a score says only what its name does not
+        stored: dict[str, Mapping[str, Any]] = task["metrics"]["score"]["scores"]
         split = self.document["validity"].get("main_split")
-        usual = {name: {"metric": name, "split": split, "perturbation": None} for name in found}
-        return {name: {**usual[name], **score} for name, score in found.items()}
+        scores: dict[str, Mapping[str, Any]] = {}
+        for label, score in stored.items():
+            # A stored score lacks a field whose value is the usual one.
+            usual = {"metric": label, "split": split, "perturbation": None}
+            scores[label] = {**usual, **score}
+        return scores
 
     def value(self, metric: str, suffix: str = "") -> float | None:
         """Return the value of a metric, or of `<metric><suffix>`."""
@@ -53,16 +60,20 @@ class Result:
         return None if score is None else float(score["value"])
 
     def floors(self, label: str) -> Mapping[str, float]:
-        """Return the floor that the program computed for each trivial answer, without a request;
-        empty if it says nothing.
+        """Return the score of each trivial answer, such as an empty text; empty if none is stated.
+
+        eval-factory computes these scores (the floors) without a request.
+
+        Args:
+            label: the label of the score whose floors are returned.
         """
-        found = (self.document["validity"].get("floors") or {}).get(label) or {}
-        answers: Mapping[str, float] = found.get("answers") or {}
+        floors = (self.document["validity"].get("floors") or {}).get(label) or {}
+        answers: Mapping[str, float] = floors.get("answers") or {}
         return answers
 
 
 class RunFailed(Exception):
-    """A run left no result."""
+    """An error that is raised because a run left no result."""
 
 
 def run_ours(  # noqa: PLR0913 - what a run of eval-factory is made of
@@ -76,13 +87,20 @@ def run_ours(  # noqa: PLR0913 - what a run of eval-factory is made of
     env: Mapping[str, str],
     extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
-    """
+    """Run run_eval, and return its result.
+
     Args:
-        folder: where the output folder goes, with the task's data in it if it needs any.
-        extra: more of `params.extra`.
+        folder: the output folder, which already contains the task's data.
+        task: the task.
+        kind: the kind of answers, which the endpoint reads from the model's id.
+        url: the URL of the endpoint.
+        limit: the maximum number of instances; None: all.
+        threads: the number of requests at the same time.
+        env: the environment variables.
+        extra: further settings of `params.extra`.
 
     Raises:
-        RunFailed: with what the program said.
+        RunFailed: the run left no result; the message has the end of the program's output.
     """
     settings: dict[str, Any] = {
         "max_unreadable": 1.0,
@@ -99,7 +117,7 @@ def run_ours(  # noqa: PLR0913 - what a run of eval-factory is made of
             "params": {
                 "limit_samples": limit,
                 "parallelism": threads,
-                "max_new_tokens": room_for_gold(task),
+                "max_new_tokens": max_tokens_of_answer(task),
                 "extra": settings,
             },
         },
@@ -136,21 +154,26 @@ def result_in(folder: Path) -> Result:
 
 
 def place(scenarios: Path | None, task: Task, target: Path) -> None:
-    """Copy a scenario's files to where HELM looks for them; a model's SQL could change a link's
-    target.
+    """Copy the files of a task's scenario into HELM's folder of scenarios.
+
+    They are not linked, because SQL in an answer could change the original files.
+
+    Args:
+        scenarios: the folder with the data of scenarios; None if there is none.
+        task: the task.
+        target: HELM's folder of scenarios in an output folder.
     """
     source = None if scenarios is None else scenarios / task.helm.scenario
     if source is not None and source.is_dir():
         shutil.copytree(source, target / task.helm.scenario, dirs_exist_ok=True)
 
 
-INSIDE = ("sample_medical_qa",)
-"""Data in the package itself."""
+TASKS_WITH_PACKAGED_DATA = ("sample_medical_qa",)
 
 
 def why_not(task: Task, scenarios: Path | None, env: Mapping[str, str]) -> str | None:
-    """Why a task cannot be run with the data that are here; None if it can."""
-    if task.name in INSIDE:
+    """Return why a task cannot be run with the data on this machine; None if it can be run."""
+    if task.name in TASKS_WITH_PACKAGED_DATA:
         return None
     if task.name == "custom":
         return "the user writes this benchmark"
@@ -162,13 +185,16 @@ def why_not(task: Task, scenarios: Path | None, env: Mapping[str, str]) -> str |
 
 
 def _missing(sources: TaskSources, scenarios: Path | None, env: Mapping[str, str]) -> str | None:
-    """Return what of its data is not there, in words."""
+    """Return which data of a task are not on this machine; None if all are."""
     folder = scenarios / sources.scenario if scenarios is not None else Path("/nonexistent")
     if sources.own_data or not (sources.files or sources.listing or sources.hub):
         return "nobody knows where they come from"
     for file in sources.files:
-        kept = [folder / file.path, *([folder / file.instead] if file.instead else [])]
-        if not any(path.exists() for path in kept):
+        # HELM may read another file (`instead`) in place of the downloaded file.
+        possible_files = [folder / file.path]
+        if file.instead:
+            possible_files.append(folder / file.instead)
+        if not any(path.exists() for path in possible_files):
             return f"no {sources.scenario}/{file.path}"
     if sources.listing and not any(folder.glob("*.txt")):
         return f"no texts in {sources.scenario}/"

@@ -1,6 +1,8 @@
-"""The questions of a benchmark and what is right, read from the instances that helm-run wrote down;
-the answers that every benchmark is fed: right ones, right ones in another form, and such as know
-nothing; and the endpoint that gives them.
+"""Defines the known answers to the questions of benchmarks, and serves them as an endpoint.
+
+The questions, with their right answers, are read from the instances that helm-run wrote into its
+run folders. The kinds of answers are right answers, right answers in another form, and answers that
+do not depend on the question or on what is right.
 """
 
 from __future__ import annotations
@@ -24,17 +26,15 @@ STATE_FILE = "scenario_state.json"
 
 @dataclass(frozen=True)
 class Question:
-    """One instance as the endpoint sees it."""
+    """A question of one instance."""
 
     prompt: str
     gold: str
-    """The right answer: a letter if options are given, else the first right reference; "" if
-    there is none.
+    """The right answer: a letter if the question has options, else the first right reference. It is
+    empty if there is no right answer.
     """
-    labels: tuple[str, ...]
-    """Letters of the options; empty if there are none."""
-    test: bool = True
-    """True if it is of the split `test`."""
+    labels: tuple[str, ...]  # the letters of the options; empty if there are none
+    test: bool = True  # True if the instance is in the split `test`
 
 
 def question_of(state: Mapping[str, Any]) -> Question:
@@ -46,7 +46,7 @@ def question_of(state: Mapping[str, Any]) -> Question:
 
 
 def gold_of(state: Mapping[str, Any]) -> str:
-    """The right answer to a request, in the form that the benchmark asks for."""
+    """Return the right answer to a request, in the form that the benchmark asks for."""
     instance: dict[str, Any] = state["instance"]
     right: list[str] = [
         reference["output"]["text"]
@@ -54,7 +54,7 @@ def gold_of(state: Mapping[str, Any]) -> str:
         if "correct" in reference.get("tags", [])
     ]
     if (instance.get("extra_data") or {}).get("is_impossible"):
-        return ""  # EHRSQL: no query is the right answer
+        return ""  # ehr_sql: The right answer to an impossible question is an empty text.
     mapping: dict[str, str] | None = state.get("output_mapping")
     if mapping:
         return next(letter for letter, text in mapping.items() if text in right)
@@ -62,22 +62,23 @@ def gold_of(state: Mapping[str, Any]) -> str:
 
 
 def questions_in(file: Path) -> list[Question]:
-    """All of a run, in its order; equal prompts as often as they are asked."""
+    """Return all questions of a run in its order; a question asked twice is listed twice."""
     return [question_of(state) for state in json.loads(file.read_text("utf-8"))["request_states"]]
 
 
 class KnownQuestions:
-    """Questions by their prompt, learnt while helm-run works: it writes a run's instances down
-    before the next run.
+    """The questions by their prompts.
 
-    So the first of a task's runs, whose answers need no knowledge, teaches the answers of the
-    others.
+    helm-run writes the instances of a run into a file before the next run begins. The first run of
+    a task needs no questions, because its answers do not depend on them. This class reads the
+    questions from the file of the first run, for the later runs of the task.
     """
 
     def __init__(self, files: Callable[[], Sequence[Path]]) -> None:
-        """
+        """Make an empty store.
+
         Args:
-            files: those of the runs that are written by now.
+            files: returns the files with the instances of all runs that have ended so far.
         """
         self._files = files
         self._read: set[Path] = set()
@@ -88,14 +89,14 @@ class KnownQuestions:
         """Return the question of a prompt.
 
         Raises:
-            KeyError: no run has asked it.
+            KeyError: no run has asked the question.
         """
         with self._lock:
             if prompt not in self._by_prompt:
-                self._learn()
+                self._read_new_files()
             return self._by_prompt[prompt]
 
-    def _learn(self) -> None:
+    def _read_new_files(self) -> None:
         for file in self._files():
             if file not in self._read:
                 self._read.add(file)
@@ -110,21 +111,23 @@ CONSTANT = "constant"
 RANDOM = "random"
 UNPARSED = "unparsed"
 KINDS = (EMPTY, REFUSAL, CONSTANT, RANDOM, GOLD, UNPARSED)
-"""The kinds of answers. `empty` is first: it needs no knowledge of the questions, which its run
-writes down for the others.
+"""The kinds of answers. `empty` is first, because its answers do not depend on the questions: the
+other kinds need the questions that the first run writes (`KnownQuestions`).
 """
-FLOORS = (EMPTY, REFUSAL, CONSTANT, RANDOM)
-OF_OPEN_TEXT = (EMPTY, REFUSAL, RANDOM, GOLD)
-"""Text without a form has no constant that fits, and is never unparsed."""
+FLOORS = (EMPTY, REFUSAL, CONSTANT, RANDOM)  # the kinds that need no model
+KINDS_OF_OPEN_TEXT = (EMPTY, REFUSAL, RANDOM, GOLD)
+"""The kinds of answers to questions that ask for free text. No constant fits such questions, and
+none of their answers is unparsed.
+"""
 
 SEED = 1
-REFUSED = "I'm sorry, but I can't help with that."
+REFUSAL_TEXT = "I'm sorry, but I can't help with that."
 UNPARSED_OPTION = "The answer is **{}**."
 UNPARSED_TEXT = "The answer is as follows: {}"
 NO_QUERY = "No query answers this question."
 CONSTANTS = {"value": "0", "sentence": "CORRECT", "sql": "SELECT 1"}
-"""Form of an answer -> what is answered whatever the question is; where options are given, the
-first of them.
+"""A dict from the form of a task's answers to the constant answer. The constant answer to questions
+with options is the first option.
 """
 ADVICE = "Plan {}: rest, and see your physician in a week."
 SENTENCE_IDS = re.compile(r"^(\d+) ", re.MULTILINE)
@@ -137,18 +140,16 @@ QUERIES = (
 
 
 def kinds_of(task: Task, asked: Collection[str] = KINDS) -> tuple[str, ...]:
-    """Return the kinds that tell something of this task, among those asked for; always the empty
-    one.
-    """
-    fitting = OF_OPEN_TEXT if task.helm.judges else KINDS
+    """Return those of the asked kinds that fit a task; `empty` is always among them."""
+    fitting = KINDS_OF_OPEN_TEXT if task.helm.judges else KINDS
     return tuple(kind for kind in fitting if kind in asked or kind == EMPTY)
 
 
 def answer_of(kind: str, task: Task, question: Question) -> str:
-    """Return what an endpoint of this kind says to a question."""
+    """Return the answer of a kind to a question of a task."""
     rules: dict[str, Callable[[], str]] = {
         EMPTY: lambda: "",
-        REFUSAL: lambda: REFUSED,
+        REFUSAL: lambda: REFUSAL_TEXT,
         GOLD: lambda: question.gold,
         CONSTANT: lambda: _constant(task, question),
         RANDOM: lambda: _random(task, question),
@@ -158,7 +159,7 @@ def answer_of(kind: str, task: Task, question: Question) -> str:
 
 
 def drawn(text: str, choices: int) -> int:
-    """A number below `choices` that depends on the seed and the text alone."""
+    """Return a number from 0 to `choices - 1` that depends only on `SEED` and on the text."""
     return int(hashlib.sha256(f"{SEED}:{text}".encode()).hexdigest(), 16) % choices
 
 
@@ -189,23 +190,24 @@ def _unparsed(task: Task, question: Question) -> str:
 
 
 JUDGES = ("judge-one", "judge-two", "judge-three")
-LOWEST = 1
-HIGHEST = 5
+LOWEST = 1  # the lowest mark of a judge
+HIGHEST = 5  # the highest mark of a judge
 _ADVICE = re.compile(re.escape(ADVICE).replace(r"\{\}", r"(\d+)"))
 
 
 def judgement(judge: str, prompt: str) -> str:
-    """A mark for each criterion: the lowest for a refusal, any for random advice, the highest for
-    every other answer.
+    """Return a judge's output, with a mark for each criterion.
 
-    The criteria are read from the example of the output that a judge's prompt ends with.
+    A refusal gets the lowest mark, random advice (`ADVICE`) a random mark, and every other answer
+    the highest mark. The criteria are read from the example of an output at the end of the prompt.
     """
-    at = prompt.index("Output Format:")
-    criteria, _ = json.JSONDecoder().raw_decode(prompt[prompt.index("{", at) :])
+    start_of_form = prompt.index("Output Format:")
+    example = prompt[prompt.index("{", start_of_form) :]
+    criteria, _ = json.JSONDecoder().raw_decode(example)
     advice = _ADVICE.search(prompt)
     marks = {}
     for criterion in criteria:
-        mark = LOWEST if REFUSED in prompt else HIGHEST
+        mark = LOWEST if REFUSAL_TEXT in prompt else HIGHEST
         if advice:
             mark = LOWEST + drawn(f"{judge}:{criterion}:{advice[1]}", HIGHEST)
         marks[criterion] = {"score": mark, "explanation": "as scripted"}
@@ -213,21 +215,26 @@ def judgement(judge: str, prompt: str) -> str:
 
 
 class KindEndpoint(DemoServer):
-    """Serves while the context is entered. A model's id is `<task>/<kind>`, or a judge's name."""
+    """An endpoint that gives answers of all kinds. It serves within its context.
+
+    A model's id is `<task>/<kind>`, or a judge's name.
+    """
 
     def __init__(self, answer: Callable[[str, str, str], str]) -> None:
-        """
+        """Make an endpoint.
+
         Args:
-            answer: of task, kind and prompt.
+            answer: returns the answer; its arguments are the task, the kind and the prompt.
         """
         self._answer = answer
         super().__init__(_handler(self))
 
     def reply(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body of a chat completion; answers are never cut, so that both programs are fed
-        the same.
+        """Return the body of a chat completion for the body of a request.
+
+        Answers are never cut, so that both programs get the same answers.
         """
-        prompt = words_of(body["messages"][-1]["content"])
+        prompt = text_of(body["messages"][-1]["content"])
         model = body["model"]
         if model in JUDGES:
             text = judgement(model, prompt)
@@ -239,13 +246,18 @@ class KindEndpoint(DemoServer):
             "finish_reason": "stop",
             "message": {"role": "assistant", "content": text},
         }
-        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        told = {"id": "x", "object": "chat.completion", "created": 1, "model": model}
-        return {**told, "choices": [choice], "usage": usage}
+        return {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 1,
+            "model": model,
+            "choices": [choice],
+            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+        }
 
 
-def words_of(content: str | list[dict[str, Any]]) -> str:
-    """The text of a message, without its pictures."""
+def text_of(content: str | list[dict[str, Any]]) -> str:
+    """Return the text of a message, without its pictures."""
     if isinstance(content, str):
         return content
     return "".join(part.get("text", "") for part in content)
@@ -262,7 +274,7 @@ def _handler(endpoint: KindEndpoint) -> type[BaseHTTPRequestHandler]:
             try:
                 answer = endpoint.reply(body)
             except Exception:
-                traceback.print_exc()  # a mistake of this script: the run has to fail
+                traceback.print_exc()  # a mistake of this script, so the run must fail
                 status = 501
                 answer = {"error": {"message": "the script has no answer"}}
             data = json.dumps(answer).encode()

@@ -1,5 +1,7 @@
-"""docs/validity.md: the table, what each of its cells says of a kind of answer, and a note for each
-that is not what a reader expects.
+"""Makes docs/validity.md: a table of the scores of known answers, and notes about its cells.
+
+A cell is the score of a metric for one kind of answers (`questions.KINDS`). A note explains each
+cell that is not what a reader expects.
 """
 
 from __future__ import annotations
@@ -31,12 +33,15 @@ from eval_factory.tasks.framework import Task
 
 CORRECTED = ".corrected"
 LENIENT = ".lenient"
-LOW = 0.1
-"""The highest score that a reader expects of answers that know nothing."""
+LOW = 0.1  # the highest score that a reader expects of answers that need no model
 TOLERANCE = 1e-12
-"""The tolerance of floors, which are summed in another order."""
+"""The tolerated difference between a floor and the score of the same answers, which are added up in
+another order.
+"""
 COLUMNS = (GOLD, "gold, corrected", *FLOORS, "empty, corrected", UNPARSED, "unparsed, lenient")
-"""The cells of a line beside task, metric, n and parity."""
+"""The columns after task, metric, n and parity: a kind of answers, and the name of an added score
+after a comma.
+"""
 
 NO_CORRECTION = (
     "No known defect of HELM changes this metric, "
@@ -58,31 +63,34 @@ RANDOM_ADVICE = (
 
 @dataclass(frozen=True)
 class Parity:
-    """Our scores beside bare HELM's, of one kind of answer."""
+    """The comparison of our scores with those of bare HELM, for one kind of answers."""
 
-    compared: int
-    differences: tuple[str, ...]
-    """Each difference in words; every one is a failure."""
+    compared: int  # the number of compared scores
+    differences: tuple[str, ...]  # a sentence about each difference; every difference is a failure
 
 
 def metrics_of(result: Result) -> list[str]:
-    """Return the metrics that have a line: the main one, and each that has a corrected value beside
-    it.
-    """
-    corrected = [
-        label.removesuffix(CORRECTED) for label in result.scores if label.endswith(CORRECTED)
-    ]
-    plain = [metric for metric in corrected if "@" not in metric]
-    return [result.main_metric, *(metric for metric in plain if metric != result.main_metric)]
+    """Return the metrics with a row: the main metric, and each metric with a corrected score."""
+    metrics = [result.main_metric]
+    for label in result.scores:
+        metric = label.removesuffix(CORRECTED)
+        is_of_main_split = "@" not in metric
+        if label.endswith(CORRECTED) and is_of_main_split and metric != result.main_metric:
+            metrics.append(metric)
+    return metrics
 
 
 def parity(
     ours: Mapping[str, Mapping[str, Any]], stats: Sequence[Mapping[str, Any]], main_metric: str
 ) -> Parity:
-    """Compare each of our scores that is HELM's own, over every split, with the mean in
-    stats.json.
+    """Compare each of our scores that HELM computes too with the mean in stats.json.
+
+    Args:
+        ours: our scores by label.
+        stats: the content of the stats.json of bare helm-run.
+        main_metric: the metric that must be among the compared scores.
     """
-    theirs = {
+    helms_means = {
         (stat["name"]["name"], stat["name"].get("split")): stat["mean"]
         for stat in stats
         if "mean" in stat and "perturbation" not in stat["name"]
@@ -90,46 +98,51 @@ def parity(
     compared = 0
     differences = []
     for label, score in ours.items():
-        mean = (
-            theirs.get((score["metric"], score["split"])) if score["perturbation"] is None else None
-        )
+        if score["perturbation"] is not None:
+            continue
+        mean = helms_means.get((score["metric"], score["split"]))
         if mean is None:
             continue
         compared += 1
         if score["value"] != mean:
             differences.append(f"{label} is {score['value']!r}, of bare helm-run {mean!r}")
-    if main_metric not in {ours[label]["metric"] for label in ours} & {name for name, _ in theirs}:
+    our_metrics = {score["metric"] for score in ours.values()}
+    helms_metrics = {name for name, _split in helms_means}
+    if main_metric not in our_metrics & helms_metrics:
         differences.append(f"{main_metric} is missing from one of the two")
     return Parity(compared, tuple(differences))
 
 
 @dataclass(frozen=True)
 class Row:
-    """A task's metric in all of the task's runs."""
+    """A row of the table: one metric of a task, with its scores in all runs of the task."""
 
     task: Task
     metric: str
     questions: Sequence[Question]
-    results: Mapping[str, Result]
-    """Kind of answer -> ours."""
+    results: Mapping[str, Result]  # kind of answers -> our result
     parities: Mapping[str, Parity]
-    """The parities of all metrics; empty in the task's further lines."""
+    """A dict from the kind of answers to the parity of all metrics; empty in all rows of a task but
+    the first.
+    """
 
     @property
     def full(self) -> float:
-        """The score of answers that are all right."""
+        """The score if all answers are right."""
         return float(HIGHEST) if self.task.helm.judges else 1.0
 
     @property
     def low(self) -> float:
+        """The highest score that a reader expects of answers that need no model."""
         return float(LOWEST) if self.task.helm.judges else LOW
 
     @property
     def n(self) -> int:
+        """The number of questions."""
         return len(self.questions)
 
     def cells(self) -> dict[str, float | None]:
-        """Return the value of each column; None if there is none."""
+        """Return the score of each column; None if there is none."""
         kinds: dict[str, float | None] = {
             kind: self.results[kind].value(self.metric) if kind in self.results else None
             for kind in (GOLD, *FLOORS, UNPARSED)
@@ -145,34 +158,48 @@ class Row:
         return self.results[kind].value(self.metric, suffix) if kind in self.results else None
 
     def surprises(self) -> Iterator[str]:
-        """The columns whose cell is not what a reader expects; not those of answers that were
-        left out of a try.
+        """Yield the columns whose cell is not what a reader expects.
+
+        Columns of fitting kinds of answers that were not asked (`--kind`) are left out.
         """
         left_out = set(kinds_of(self.task)) - set(self.results)
         for column, value in self.cells().items():
             if column.partition(",")[0] in left_out:
                 continue
-            wants_full = column in (GOLD, "gold, corrected", "unparsed, lenient")
-            if value is None or (value != self.full if wants_full else value > self.low):
+            if value is None:
+                yield column
+            elif column in (GOLD, "gold, corrected", "unparsed, lenient"):
+                if value != self.full:
+                    yield column
+            elif value > self.low:
                 yield column
 
     def known_reason(self, column: str) -> str | None:
-        """Return what explains a cell by the benchmark's form or by counting the questions;
-        checked, not believed.
-        """
-        return self._of_missing(column) if self.cells()[column] is None else self._of_chance(column)
+        """Return the reason for an unexpected cell, if this class can check it; else None.
 
-    def _of_missing(self, column: str) -> str | None:
+        The reason for a missing score is the form of the benchmark. The reason for another score is
+        the share of questions to which the answers happen to be right, which is counted.
+        """
+        if self.cells()[column] is None:
+            return self._reason_missing(column)
+        return self._reason_by_chance(column)
+
+    def _reason_missing(self, column: str) -> str | None:
+        """Return why a cell has no score; None if this is not known."""
         if self.results[GOLD].value(self.metric) is None:
             return None
-        open_text = self.task.helm.answer_form is None and not self._has_options
+        is_open_text = self.task.helm.answer_form is None and not self._has_options
         if column.endswith("corrected") and self._value(GOLD, CORRECTED) is None:
             return NO_CORRECTION
-        if column in (CONSTANT, UNPARSED, "unparsed, lenient") and open_text:
+        if column in (CONSTANT, UNPARSED, "unparsed, lenient") and is_open_text:
             return NO_FORM
         return NO_OPTIONS if column == "unparsed, lenient" and not self._has_options else None
 
-    def _of_chance(self, column: str) -> str | None:
+    def _reason_by_chance(self, column: str) -> str | None:
+        """Return the reason if the score is the share of questions to which the answer is right.
+
+        Return None if the score is another number.
+        """
         if self.task.helm.judges:
             return RANDOM_ADVICE if column == RANDOM else None
         kind = column.partition(",")[0]
@@ -195,23 +222,26 @@ class Row:
         )
 
     def problems(self) -> Iterator[str]:
-        """Yield what makes the table fail, beside cells that nobody explained."""
-        for kind, found in self.parities.items():
+        """Yield the problems with which the script fails, except for cells without a reason."""
+        for kind, kind_parity in self.parities.items():
             yield from (
                 f"{self.task.name}, {kind}: parity: {difference}"
-                for difference in found.differences
+                for difference in kind_parity.differences
             )
-            if not found.compared:
+            if not kind_parity.compared:
                 yield f"{self.task.name}, {kind}: no score could be compared with bare helm-run"
         yield from self._wrong_floors()
 
     def _wrong_floors(self) -> Iterator[str]:
-        """Yield where `validity.floors`, computed without a request, is not what the same answers
-        score when given.
+        """Yield a problem for each floor that is not the score of the same answers.
+
+        The floors (`validity.floors`) are computed without a request. The endpoint gave the same
+        answers, and run_eval scored them.
         """
         names = {EMPTY: EMPTY, REFUSAL: REFUSAL}
         if CONSTANT in self.results:
             names[CONSTANT] = f"always {answer_of(CONSTANT, self.task, self.questions[0])}"
+        # `name` is the name in `validity.floors` of the answers of a kind.
         for suffix, (kind, name) in itertools.product(("", CORRECTED), names.items()):
             stated = self.results[GOLD].floors(f"{self.metric}{suffix}").get(name)
             measured = self._value(kind, suffix)
@@ -233,48 +263,48 @@ INTRODUCTION = Path(__file__).with_name("introduction.md")
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why cells are as they are, written by hand in explanations.yml."""
+    """The reason for cells that are not what a reader expects, from explanations.yml."""
 
     task: str
     metric: str
-    cells: tuple[str, ...]
+    cells: tuple[str, ...]  # the columns of the cells
     because: str
-    upstream: str | None = None
-    """The upstream that it is about; None: either."""
+    upstream: str | None = None  # None: the explanation holds for both upstreams
 
     def is_about(self, row: Row) -> bool:
-        is_of_it = self.upstream in (None, row.task.helm.upstream.name)
-        return is_of_it and (self.task, self.metric) == (row.task.name, row.metric)
+        is_of_upstream = self.upstream in (None, row.task.helm.upstream.name)
+        return is_of_upstream and (self.task, self.metric) == (row.task.name, row.metric)
 
 
 def reason_for(row: Row, column: str, explanations: Sequence[Explanation]) -> str | None:
-    """Return what was written of a cell; else what is known of its kind."""
-    written = [told.because for told in explanations if told.is_about(row) and column in told.cells]
-    return written[0] if written else row.known_reason(column)
+    """Return the reason for a cell: of the cell's first explanation, or else a known reason."""
+    for explanation in explanations:
+        if explanation.is_about(row) and column in explanation.cells:
+            return explanation.because
+    return row.known_reason(column)
 
 
 def unexplained(rows: Iterable[Row], explanations: Sequence[Explanation]) -> Iterator[str]:
-    """Cells that surprise and have no reason; reasons of cells that do not surprise."""
+    """Yield a problem for each unexpected cell without a reason.
+
+    An explanation of a cell that is as a reader expects is a problem too.
+    """
     for row in rows:
         surprising = set(row.surprises())
         cells = row.cells()
         for column in COLUMNS:
             if column in surprising and reason_for(row, column, explanations) is None:
-                told = f"{row.task.name}, {row.metric}, {column}"
                 yield (
-                    f"{told}: {_shown(cells[column])} is not what a reader expects: "
-                    "say why in explanations.yml"
+                    f"{row.task.name}, {row.metric}, {column}: {_shown(cells[column])} "
+                    "is not what a reader expects: say why in explanations.yml"
                 )
-        for one in explanations:
-            stale = (
-                [column for column in one.cells if column not in surprising]
-                if one.is_about(row)
-                else []
-            )
-            yield from (
-                f"{one.task}, {one.metric}, {column}: explained, but as a reader expects"
-                for column in stale
-            )
+        for explanation in explanations:
+            if not explanation.is_about(row):
+                continue
+            for column in explanation.cells:
+                if column not in surprising:
+                    cell = f"{explanation.task}, {explanation.metric}, {column}"
+                    yield f"{cell}: explained, but as a reader expects"
 
 
 def page(
@@ -283,8 +313,15 @@ def page(
     explanations: Sequence[Explanation],
     versions: Mapping[str, str],
 ) -> str:
-    """The whole text."""
-    # numbered in the order in which they are first needed; one text has one number
+    """Return the text of the page.
+
+    Args:
+        rows: the rows of the table.
+        not_run: a dict from each task that was not run to the reason.
+        explanations: the explanations of cells.
+        versions: a dict from the names of the programs to their versions.
+    """
+    # From the text of a note to its number. Cells with the same reason share a note.
     notes: dict[str, int] = {}
     lines = list(_table(rows, explanations, notes))
     about = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -308,6 +345,7 @@ def page(
 def _table(
     rows: Sequence[Row], explanations: Sequence[Explanation], notes: dict[str, int]
 ) -> Iterator[str]:
+    """Yield the lines of the table, and add the notes of its cells to `notes`."""
     yield f"| task | metric | n | parity | {' | '.join(COLUMNS)} |"
     yield f"|{'---|' * (4 + len(COLUMNS))}"
     for row in rows:
@@ -316,20 +354,24 @@ def _table(
         shown = []
         for column in COLUMNS:
             reason = reason_for(row, column, explanations) if column in surprising else None
-            mark = (
-                f" ({notes.setdefault(' '.join(reason.split()), len(notes) + 1)})" if reason else ""
-            )
+            mark = ""
+            if reason:
+                note = " ".join(reason.split())
+                number = notes.setdefault(note, len(notes) + 1)
+                mark = f" ({number})"
             shown.append(f"{_shown(cells[column])}{mark}")
-        head = f"`{row.task.name}`", f"`{row.metric}`", f"{row.n:,}", _parity(row)
-        yield f"| {' | '.join([*head, *shown])} |"
+        first_cells = [f"`{row.task.name}`", f"`{row.metric}`", f"{row.n:,}", _parity(row)]
+        yield f"| {' | '.join([*first_cells, *shown])} |"
 
 
 def _parity(row: Row) -> str:
     if not row.parities:
         return "above"
-    compared = sum(found.compared for found in row.parities.values())
-    wrong = sum(len(found.differences) for found in row.parities.values())
-    return f"{wrong} of {compared} differ" if wrong else f"{compared} of {compared}"
+    compared = sum(kind_parity.compared for kind_parity in row.parities.values())
+    differences = sum(len(kind_parity.differences) for kind_parity in row.parities.values())
+    if differences:
+        return f"{differences} of {compared} differ"
+    return f"{compared} of {compared}"
 
 
 def _shown(value: float | None) -> str:
@@ -340,8 +382,11 @@ def _not_run(reasons: Mapping[str, str]) -> Iterator[str]:
     if not reasons:
         return
     yield from ["## Not run", ""]
-    # run_eval names the missing file
-    kinds = {task: why.partition(": no ")[0] for task, why in reasons.items()}
-    for kind in dict.fromkeys(kinds.values()):
-        yield f"- {', '.join(f'`{task}`' for task, of in kinds.items() if of == kind)}: {kind}"
+    # Tasks with the same reason share a line. The name of the missing file is left out, because
+    # run_eval shows it.
+    tasks_by_reason: dict[str, list[str]] = {}
+    for task, reason in reasons.items():
+        tasks_by_reason.setdefault(reason.partition(": no ")[0], []).append(f"`{task}`")
+    for reason, tasks in tasks_by_reason.items():
+        yield f"- {', '.join(tasks)}: {reason}"
     yield ""
