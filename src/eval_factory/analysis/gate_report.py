@@ -267,10 +267,7 @@ def gate_statement(
         )
     # The list of checksums covers all files of the result, so its hash identifies the result.
     receipt = {"name": rundir.checksums.name, "digest": {"sha256": sha256_of(rundir.checksums)}}
-    program = f"{provenance.helm_package} {provenance.helm}"
-    if provenance.imported is not None:
-        program = provenance.imported.source
-    version = f"{program}, errata {provenance.errata_version}"
+    version = f"{_program_of(provenance)}, errata {provenance.errata_version}"
     pre_registration = {}
     if gate.locked_at is not None and gate.locked_at <= started:
         pre_registration = {"preRegistration": {"alg": "sha256", "value": gate.policy_sha256}}
@@ -293,6 +290,13 @@ def gate_statement(
             "harness": {"name": "eval-factory", "version": provenance.eval_factory},
         },
     }
+
+
+def _program_of(provenance: Provenance) -> str:
+    """Return the program that asked the model and scored the answers, with its version."""
+    if provenance.imported is not None:
+        return provenance.imported.source
+    return f"{provenance.helm_package} {provenance.helm}"
 
 
 def _dataset_digest(provenance: Provenance) -> dict[str, str | None]:
