@@ -1,7 +1,7 @@
 """Stores the main metric's values of each asking, and compares the askings of the same questions.
 
 An asking is one way to ask all questions, such as a repeat, other words or a doubt. The intervals
-take into account that questions may share a source.
+take into account that questions may share a source, such as a note or a patient.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ answer is the mean of these scores.
 
 A mark is a judge's rating: its answer to one question about one answer. People rate a sample of the
 answers, which is drawn from each stratum (a group of answers) separately. A sheet is the form that
-the people fill in.
+the people fill in. The source of an answer is what its question was made from, such as a note or a
+patient; answers of one source are not independent.
 """
 
 from __future__ import annotations

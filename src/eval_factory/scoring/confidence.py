@@ -2,7 +2,8 @@
 confidence is: calibration, risk and coverage.
 
 A model may decline the questions of which it is least confident. The coverage is then the share of
-questions that it answers, and the risk is the share of wrong answers among them.
+questions that it answers, and the risk is the share of wrong answers among them. Questions share a
+source if they were made from the same note or patient: their answers are not independent.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ from eval_factory.tasks.asking_forms import LOGPROBS, STATED, STATED_ONLY, confi
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Unit = tuple[str, int]  # a question in one trial: the id of the instance, the number of the trial
+Unit = tuple[str, int]
+"""A question in one trial: the id of the instance, and the number of the trial.
+
+HELM asks a question in several trials to show other examples in the prompt.
+"""
 Sources = Callable[[Sequence[Unit]], "list[str] | None"]
 """A function that returns the source of each question, or None if no two questions share one."""
 Logprobs = Sequence[tuple[str, float]]

@@ -1,5 +1,7 @@
 """Scores groups of instances (by category, sub-split or any field with few values), and tests each
 group against the rest of the instances.
+
+The tests take into account that instances may share a source, such as a note or a patient.
 """
 
 from __future__ import annotations
