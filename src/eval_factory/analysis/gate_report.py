@@ -20,7 +20,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult, start_time_of
+from eval_factory.analysis.gate import BenchmarkOutcome, GateResult, start_time_of
+from eval_factory.analysis.gate_checks import Check
 from eval_factory.analysis.gate_policy import LIMITS
 from eval_factory.core.enums import Verdict
 from eval_factory.core.errors import PrerequisiteError

@@ -11,7 +11,7 @@ import pytest
 from eval_factory.analysis.comparison import compare, compare_pairs, with_corrected_p_values
 from eval_factory.analysis.comparison_reasons import Reason, Side, values_of
 from eval_factory.analysis.comparison_records import Comparison, Failed, Flips, Model
-from eval_factory.analysis.gate import difference_in_group
+from eval_factory.analysis.gate_groups import difference_in_group
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import (
     PASSPORT_FILE,

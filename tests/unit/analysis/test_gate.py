@@ -14,12 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eval_factory.analysis.comparison import compare
-from eval_factory.analysis.gate import (
-    BenchmarkOutcome,
-    GateResult,
-    difference_in_group,
-    evaluate_policy,
-)
+from eval_factory.analysis.gate import BenchmarkOutcome, GateResult, evaluate_policy
+from eval_factory.analysis.gate_groups import difference_in_group
 from eval_factory.analysis.gate_policy import LIMITS, load_policy
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import (

@@ -16,7 +16,8 @@ from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
 from eval_factory.analysis import gate_report
-from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult
+from eval_factory.analysis.gate import BenchmarkOutcome, GateResult
+from eval_factory.analysis.gate_checks import Check
 from eval_factory.analysis.gate_policy import LIMITS
 from eval_factory.analysis.gate_report import (
     commitment,
