@@ -36,8 +36,8 @@ class BenchmarkOutcome:
     """The outcome of a gate for one benchmark."""
 
     task: str
-    tier: Tier
-    metric: str | None
+    tier: Tier  # an advisory benchmark is shown, but does not count; the other tiers count
+    metric: str | None  # the name of the score; None if there is no result and no name in the policy
     outcome: Verdict
     checks: tuple[Check, ...]
     # The outcome for the gate. An inconclusive outcome may count as passed; an advisory benchmark

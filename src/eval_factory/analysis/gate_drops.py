@@ -62,7 +62,7 @@ class Change:
             higher_is_better = direction == "higher_is_better"
         unchanged = (
             baseline.result.provenance.target == candidate.result.provenance.target
-            and not comparison.paired.discordant
+            and not comparison.paired.discordant  # all values are equal
             and _answers_of(baseline) == _answers_of(candidate)
         )
         return cls(

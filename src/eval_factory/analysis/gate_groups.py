@@ -102,7 +102,7 @@ def _coverage_of_group(stored: StoredResult, score: Score, group: tuple[str, str
     for record in _records_in(stored, group):
         if not score.covers(record):
             continue
-        if not is_judged:
+        if not is_judged:  # each instance should have an answer that was scored
             due += 1
             if record.error is None and not record.unjudged:
                 counted += 1
