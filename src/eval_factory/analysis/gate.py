@@ -37,7 +37,9 @@ class BenchmarkOutcome:
 
     task: str
     tier: Tier  # an advisory benchmark is shown, but does not count; the other tiers count
-    metric: str | None  # the name of the score; None if there is no result and no name in the policy
+    metric: (
+        str | None
+    )  # the name of the score; None if there is no result and no name in the policy
     outcome: Verdict
     checks: tuple[Check, ...]
     # The outcome for the gate. An inconclusive outcome may count as passed; an advisory benchmark

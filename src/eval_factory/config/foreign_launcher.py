@@ -55,10 +55,12 @@ class LauncherImport(FileImport):
         resolved = map_texts(known, self.without_references)
         execution = mapping(resolved.get("execution"))
         deployment = resolved["deployment"]
-        executor, deployment_type = self.types(resolved.get("defaults"), execution, deployment)
-        executor_keys = self.slurm(execution, executor)
-        self.serve = self.server(deployment_type, deployment, execution, executor_keys)
-        runs = self.runs(resolved)
+        executor, deployment_type = self.types_of_sections(
+            resolved.get("defaults"), execution, deployment
+        )
+        executor_keys = self.executor_keys(execution, executor)
+        self.serve = self.serve_section(deployment_type, deployment, execution, executor_keys)
+        runs = self.run_configs(resolved)
         if not runs:
             raise ConfigError([f"{self.path}: names no task that eval-factory has", *self.findings])
         # Only a suite can start a server, so one run with a server becomes a suite too.
@@ -68,7 +70,7 @@ class LauncherImport(FileImport):
         suite = suite_document(runs, distinct_names(names), executor_keys, self.serve)
         return {"suite": {"output_dir": execution.get("output_dir") or "results/suite", **suite}}
 
-    def runs(self, resolved: Mapping[str, Any]) -> list[Tree]:
+    def run_configs(self, resolved: Mapping[str, Any]) -> list[Tree]:
         """Return the run config of each task that eval-factory has; other tasks are noted.
 
         Several sections set values for a task. These sections are merged from the weakest to the
@@ -203,7 +205,7 @@ class LauncherImport(FileImport):
             return None
         return value
 
-    def types(
+    def types_of_sections(
         self, defaults: Any, execution: Mapping[str, Any], deployment: Mapping[str, Any]
     ) -> tuple[str, str]:
         """Return the type of the execution and the type of the deployment.
@@ -225,7 +227,7 @@ class LauncherImport(FileImport):
         for number, entry in enumerate(defaults if isinstance(defaults, list) else []):
             section = ""
             file = entry
-            if isinstance(entry, Mapping):
+            if isinstance(entry, Mapping):  # a mapping with one key
                 section, file = next(iter(entry.items()), ("", None))
             if section in type_of_section:
                 type_of_section[section] = str(file or "none").partition("/")[0]
@@ -235,7 +237,7 @@ class LauncherImport(FileImport):
         deployment_type = deployment.get("type") or type_of_section["deployment"]
         return str(execution_type), str(deployment_type)
 
-    def slurm(self, execution: Mapping[str, Any], executor: str) -> Tree:
+    def executor_keys(self, execution: Mapping[str, Any], executor: str) -> Tree:
         """Return our `executor` and `slurm` for a section `execution` of the launcher.
 
         For Slurm, the keys of `execution` become options of sbatch. For other executors, the result
@@ -275,6 +277,7 @@ class LauncherImport(FileImport):
                         "eval-factory sets it itself; leave it out",
                     )
                 else:
+                    # `cpus` is a number in our section; all other keys are texts.
                     slurm[our_key] = value if our_key == "cpus" else text
             elif value is True:
                 slurm.setdefault("extra", []).append(f"--{option}")
@@ -283,7 +286,7 @@ class LauncherImport(FileImport):
                 slurm.setdefault("extra", []).append(f"--{option}={quoted_text}")
         return slurm
 
-    def server(
+    def serve_section(
         self,
         deployment_type: str,
         deployment: Mapping[str, Any],

@@ -1,7 +1,9 @@
 """Makes the run config of one task from a run config of EvalFactory, or from a launcher's layers.
 
 The launcher is nemo-evaluator-launcher, a program of NVIDIA that runs each task in a container. The
-sections `config` and `target` are made key by key. `foreign_configs.yml` holds the tables.
+sections `config` and `target` are made key by key. A layer is one of several sections that set
+values for a task; a stronger layer overwrites the values of a weaker one. `foreign_configs.yml`
+holds the tables.
 """
 
 from __future__ import annotations
@@ -143,6 +145,9 @@ class RunDocument:
 
     def convert_endpoint(self, endpoint: Tree, adapter: Tree, prefix: str) -> None:
         """Convert the interceptors, the API key's variable and the type of an endpoint.
+
+        An interceptor is a step in which NVIDIA's adapter changes, stores or counts requests and
+        answers.
 
         Args:
             endpoint: the section of the endpoint, which is changed.
