@@ -15,7 +15,7 @@ from pathlib import Path
 try:
     import click
 
-    from eval_factory.config.model import DEMO_URLS
+    from eval_factory.config.value_types import DEMO_URLS
     from eval_factory.core.enums import MODEL_ROLE
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.endpoint.openai_api import Adapter

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
 
 LONGEST_FACT = 4
 """The length of a fact in words: what is longer is a sentence. A command line to type may be
@@ -63,3 +67,12 @@ def rows_of(text: str) -> list[list[str]]:
             cells = line.strip().strip("|").split("|")
             rows.append([cell.strip() for cell in cells])
     return rows
+
+
+def refusal(kind: Any, value: object) -> str:
+    """Return what pydantic says of a value that this type refuses."""
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(kind).validate_python(value)
+    return "; ".join(
+        f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in caught.value.errors()
+    )

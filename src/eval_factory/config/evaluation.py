@@ -24,12 +24,8 @@ from eval_factory.config.load import (
     parse_overrides,
 )
 from eval_factory.config.merge import Layer, Source, ValueSources, merge, section_at
-from eval_factory.config.model import (
-    RunConfig,
-    known_keys,
-    unknown_key_message,
-    wrong_value_message,
-)
+from eval_factory.config.model import RunConfig
+from eval_factory.config.model_problems import known_keys, unknown_key_message, wrong_value_message
 from eval_factory.config.resolved import FLAG_OF_KEY, Evaluation
 from eval_factory.config.rules import with_task_rules
 from eval_factory.core.errors import ConfigError

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_args
 
 from eval_factory.config.merge import Layer, section_at, with_defaults
-from eval_factory.config.model import ExecutorName, problems_with, shown_value
+from eval_factory.config.model import ExecutorName
+from eval_factory.config.model_problems import problems_with, shown_value
 from eval_factory.core.enums import LOCAL, SLURM
 from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.tasks.framework import Framework, Task

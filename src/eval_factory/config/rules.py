@@ -25,8 +25,9 @@ from eval_factory.config.asking_rules import (
     shows_no_pictures,
 )
 from eval_factory.config.merge import Source, ValueSources
-from eval_factory.config.model import EXTRA_PATH, Judge, urls_in
+from eval_factory.config.model import EXTRA_PATH, Judge
 from eval_factory.config.resolved import Evaluation
+from eval_factory.config.value_types import urls_in
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.asking_forms import ASKING_KEYS
 from eval_factory.tasks.framework import BENCHMARK_KEY, Task

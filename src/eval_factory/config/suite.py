@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from eval_factory.config import suite_layers
 from eval_factory.config.evaluation import RunRequest, task_named
 from eval_factory.config.merge import leaves_by_path, with_defaults
-from eval_factory.config.model import DEMO_URLS, UNKNOWN_KEY, problems_with, urls_in
+from eval_factory.config.model_problems import UNKNOWN_KEY, problems_with
 from eval_factory.config.rules import WAITS_IN_JOB, prescribed_judges_by_role
 from eval_factory.config.suite_layers import (
     KEYS_PASSED_TO_CELLS,
@@ -28,6 +28,7 @@ from eval_factory.config.suite_layers import (
     overlaid,
 )
 from eval_factory.config.suite_model import SuiteSection, problems_of_serve, served_target
+from eval_factory.config.value_types import DEMO_URLS, urls_in
 from eval_factory.core.budget import Budget
 from eval_factory.core.enums import LOCAL, CellRecord
 from eval_factory.core.errors import ConfigError, did_you_mean

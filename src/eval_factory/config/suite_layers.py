@@ -29,7 +29,8 @@ from eval_factory.config import foreign_keys
 from eval_factory.config.evaluation import find_benchmark, rename_aliases, task_named
 from eval_factory.config.load import interpolate, nest_paths, parse_overrides
 from eval_factory.config.merge import Source, leaves_by_path, merge, section_at
-from eval_factory.config.model import ApiEndpoint, Params, problems_with
+from eval_factory.config.model import ApiEndpoint, Params
+from eval_factory.config.model_problems import problems_with
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, paths_not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expand_home, is_within

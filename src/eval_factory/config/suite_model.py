@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
 from eval_factory.config.merge import with_defaults
-from eval_factory.config.model import (
-    ExecutorName,
+from eval_factory.config.model import ExecutorName
+from eval_factory.config.value_types import (
     Number,
     OneLineText,
     PathText,

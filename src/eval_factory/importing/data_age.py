@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from eval_factory.config.model import Month
+from eval_factory.config.value_types import Month
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import About, Task, load_framework
 

@@ -17,17 +17,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from eval_factory.config.load import interpolate
-from eval_factory.config.model import (
-    ExecutorName,
-    Number,
-    OneLineText,
-    PathText,
-    PositiveInteger,
-    problems_with,
-)
+from eval_factory.config.model import ExecutorName
+from eval_factory.config.model_problems import problems_with
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import name_of_type
 from eval_factory.config.suite_model import FolderName, SuiteSection, TargetEntry
+from eval_factory.config.value_types import Number, OneLineText, PathText, PositiveInteger
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.safe_files import expand_home

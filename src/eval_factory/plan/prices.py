@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
-from eval_factory.config.model import DEMO_URLS
+from eval_factory.config.value_types import DEMO_URLS
 from eval_factory.core.budget import BY_LIBRARY, BY_TABLE, Budget, LongPrompts, Price, Rates
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import EndpointPlan, Plan

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval_factory.config.model import urls_in
 from eval_factory.config.resolved import Evaluation
 from eval_factory.config.rules import prescribed_judges_by_role
+from eval_factory.config.value_types import urls_in
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.plain_yaml import YamlError, parse_own_text
 from eval_factory.core.rundir import RunDir

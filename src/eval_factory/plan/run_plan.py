@@ -16,9 +16,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from eval_factory.config.asking_rules import chance_questions_of
-from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge, urls_in
+from eval_factory.config.model import ApiEndpoint, Judge
 from eval_factory.config.resolved import Evaluation
 from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_judges_by_role
+from eval_factory.config.value_types import DEMO_URLS, urls_in
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import origin_of

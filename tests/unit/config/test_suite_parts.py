@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eval_factory.config import suite_layers
-from eval_factory.config.model import problems_with
+from eval_factory.config.model_problems import problems_with
 from eval_factory.config.suite_layers import (
     SuiteLayer,
     merged_section,

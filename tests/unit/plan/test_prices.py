@@ -11,7 +11,7 @@ import genai_prices
 import pytest
 
 from builders import plan
-from eval_factory.config.model import DEMO_URLS
+from eval_factory.config.value_types import DEMO_URLS
 from eval_factory.core.budget import LongPrompts, Price
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan import prices

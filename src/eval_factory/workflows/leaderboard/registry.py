@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from eval_factory.config.model import PositiveInteger, Role
+from eval_factory.config.value_types import PositiveInteger, Role
 from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mean
 from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.safe_files import read_text

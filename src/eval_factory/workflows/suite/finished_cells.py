@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.model import urls_in
+from eval_factory.config.value_types import urls_in
 from eval_factory.core.budget import Spending, sum_spendings
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
