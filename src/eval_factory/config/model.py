@@ -155,6 +155,8 @@ class StopWhen(StrictModel):
     If the section has a rule, more and more instances are asked until the rule is met.
     """
 
+    # The rules: the interval of the score has at most this half width; the score is shown to be
+    # above the floor, the best score without a model; or it is shown to differ from this result's.
     half_width: PositiveNumber | None
     beats_floor: Annotated[bool, Field(strict=True)]
     differs_from: PathText | None
