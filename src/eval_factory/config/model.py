@@ -1,8 +1,8 @@
 """Defines the pydantic models of a merged run config.
 
-`value_types.py` has the types of the values, and `model_problems.py` explains wrong values to the
-user. `descriptions.yml` describes each key. The sections have no defaults, because their defaults are in
-framework.yml. Only the entries of lists, `Judge` and `TokenPrice`, have defaults here.
+`value_types.py` has the types of the values, `model_problems.py` explains wrong values to the user,
+and `descriptions.yml` describes each key. The sections have no defaults, because their defaults are
+in framework.yml. Only the entries of lists, `Judge` and `TokenPrice`, have defaults here.
 
 This module does not use `from __future__ import annotations`. Annotations would then be texts, and
 pydantic would compile each of them at the start of every command.
