@@ -172,7 +172,12 @@ def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCe
         name = model
         if names.count((model, result.task)) > 1:
             name = f"{model} ({run})"
-        yield FinishedCell(one_line(name), one_line(result.task), RunStatus(result.status), run)
+        yield FinishedCell(
+            target=one_line(name),
+            evaluation=one_line(result.task),
+            status=RunStatus(result.status),
+            folder=run,
+        )
 
 
 def _cells_of_table(suite: SuiteDir, runs: Sequence[Path]) -> Iterator[FinishedCell]:
@@ -192,9 +197,6 @@ def _cells_of_table(suite: SuiteDir, runs: Sequence[Path]) -> Iterator[FinishedC
         yield FinishedCell(
             target, evaluation, RunStatus(status), folder or suite.root, cell.get("reason")
         )
-
-
-_MISSING_RESULTS = "5e"  # the item of TRIPOD-LLM on missing results
 
 
 @dataclass(frozen=True)
@@ -293,7 +295,7 @@ class _SeveralRuns:
         """
         if item not in papers.paper_texts()["comparison"]:
             return []
-        if item != _MISSING_RESULTS and len(self.results.targets) < 2:
+        if item != evidence_packs.MISSING_RESULTS_ITEM and len(self.results.targets) < 2:
             return []
         benchmarks = self.results.benchmarks
         methods: dict[str, None] = {}  # a set that keeps its order

@@ -31,6 +31,9 @@ PACKS = ("ruaih", "pccp", "ai-act")
 results and from a panel's ledger. Items without facts are left for people to answer.
 """
 
+MISSING_RESULTS_ITEM = "5e"
+"""The item of TRIPOD-LLM on missing results; papers.yml has its sentences."""
+
 TemplateRenderer = Callable[[str], list[str]]  # takes a template and returns its sentences
 
 
@@ -133,7 +136,7 @@ def pack_of(
     runs = None
     if writer is not None:
         warnings += writer.render_sentences(pack_texts()["warnings"]["runs"])
-        warnings += writer.comparison_sentences("5e")
+        warnings += writer.comparison_sentences(MISSING_RESULTS_ITEM)
         runs = writer.runs_table()
     items = []
     for number, item in form["items"].items():
