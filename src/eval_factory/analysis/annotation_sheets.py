@@ -77,9 +77,9 @@ def strata_of(candidates: Sequence[Candidate], count: int) -> list[AnswerStratum
     strata = _all_strata(candidates)
     while len(strata) > 1:
         sizes = [len(stratum.answers) for stratum in strata]
-        are_few = len(strata) * _MIN_ANSWERS <= count
-        are_large = min(sizes) >= _MIN_ANSWERS
-        if are_few and are_large:
+        sample_is_large_enough = count >= len(strata) * _MIN_ANSWERS
+        each_is_large_enough = min(sizes) >= _MIN_ANSWERS
+        if sample_is_large_enough and each_is_large_enough:
             break
         _merge(strata, sizes.index(min(sizes)))
     return strata

@@ -119,7 +119,10 @@ def _is_judge_corrected(metric: str | None) -> bool:
     return metric is not None and metric.endswith(JUDGE_CORRECTED_SUFFIX)
 
 
-LENIENT = ".lenient"  # the end of the name of a lenient score
+LENIENT = ".lenient"
+"""The end of the name of a lenient score, which counts an answer in any form that the answer reader
+understands.
+"""
 _READER_METRICS = (LENIENT, ".corrected", ".reasoned", ".with_asked")
 """Parts of the names of metrics whose values depend on the answer reader.
 
@@ -343,7 +346,7 @@ def _reasons_across_programs(a: Side, b: Side) -> Iterator[Reason]:
 def _scoring_program(side: Side) -> str:
     """Return the program that computed a score, with its version if the version matters.
 
-    A lenient score is always computed by this program's answer reader.
+    A lenient score is always computed by the answer reader of eval-factory.
     """
     provenance = side.stored.result.provenance
     if side.metric.endswith(LENIENT):

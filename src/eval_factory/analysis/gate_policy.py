@@ -21,6 +21,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.safe_files import parse_json, read_text, write_atomic
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
 
+# Critical and supporting benchmarks count alike for the outcome; an advisory one is only shown.
 Tier = Literal["critical", "supporting", "advisory"]
 Direction = Literal["higher_is_better", "lower_is_better"]
 OnInconclusive = Literal["fail", "pass"]

@@ -20,7 +20,7 @@ QUESTION = "question and options"
 PROMPT = "prompt"
 COLUMNS = "named columns"  # the ids, which come from a column that the user named
 
-TABLE = "table"  # the name that provenance has for the program of an imported table
+TABLE = "table"  # `provenance.imported.program` of a result that was imported from a table
 MIN_PAIRED = 0.9
 """At least this share of the questions of the smaller result must be paired, by default."""
 MIN_CONTAINED = 12

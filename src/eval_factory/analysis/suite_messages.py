@@ -95,7 +95,7 @@ def marks(cell: CellResult) -> Iterator[Mark]:
     if cell.value is None:
         return
     verdict = cell.verdict
-    if verdict is None:
+    if verdict is None:  # never in a cell with a value that `suite_results` made
         verdict = Verdict.GOOD if cell.reportable else Verdict.REFUSED
     if verdict is not Verdict.GOOD:
         appearance = verdict.value

@@ -199,7 +199,7 @@ def win_rates(
         win_rate = None
         if shares:
             win_rate = mean(shares)
-        rates.append(WinRate(model, win_rate, len(shares)))
+        rates.append(WinRate(model, win_rate, columns=len(shares)))
     if with_ranks:
         rates = _with_ranks(rates, counted_columns)
     return tuple(rates)
@@ -279,6 +279,7 @@ def _better_over_benchmarks(
             p_values.append(sign_flip_p(by_source))
         else:
             p_values.append(None)  # a single difference cannot be tested
+    # The correction is for all pairs, also those that cannot be tested.
     corrected = holm_corrected(p_values, count_missing=True)
     for (first, second), difference, p_value in zip(pairs, differences, corrected, strict=True):
         if p_value is not None and p_value < ALPHA_OF_EACH:

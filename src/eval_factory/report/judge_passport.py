@@ -98,7 +98,7 @@ class JudgePassport:
     def bias(self) -> Figure:
         """The judge's bias: above 0 if the judge is more lenient than the physicians."""
         if self.found.total.judge is None:
-            return Figure(None)
+            return Figure(value=None)
         return self.found.total.judge.bias
 
     @property

@@ -461,8 +461,8 @@ def _scores(
         metrics: the section `metrics` of the task or of the group. It omits defaults.
         task_scores: for a group, the scores of the task. A group's score takes each omitted field
             from the task's score of the same name. Empty for the scores of the task itself.
-        main_split: the split of a score that states no split and has no task's score. Such a
-            score's metric is its own name if it states none.
+        main_split: the split of a score that states none, if `task_scores` has no score of the same
+            name. The metric of such a score, if it states none, is its name.
     """
     scores = {}
     for name, document in metrics["score"]["scores"].items():

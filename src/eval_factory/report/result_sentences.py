@@ -365,7 +365,8 @@ def rubric_headline(report: results.RubricReport) -> str:
         alpha = formats.coefficient(report.krippendorff_alpha)
         sentences.append(f"agreement of the judges (Krippendorff's alpha): {alpha}")
     if report.unanimous is not None:
-        # First to the six digits of the result document, as `formats.coefficient` does by itself.
+        # The result document has six digits of the share, so it is rounded to these first. (For
+        # alpha, `formats.coefficient` does this itself.)
         stored_share = formats.rounded(report.unanimous)
         sentences.append(f"all judges agree on {formats.percent(stored_share)} of criteria")
     correction = report.correction

@@ -1,7 +1,8 @@
 """Decides which doubts there are about a main score, and turns them into a verdict for the reader.
 
 Scoring decides whether a score may be reported. This module adds the doubts, and it has the colour,
-the mark and the words of each verdict for pages and tables.
+the mark and the words of each verdict for pages and tables. A floor is the best score without a
+model, such as the score of always answering A.
 """
 
 from __future__ import annotations

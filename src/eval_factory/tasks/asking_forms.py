@@ -36,8 +36,8 @@ KEYS_THAT_LOSE_ANSWERS = (
     "blind_control",
 )
 """The keys whose askings may turn a right answer into a wrong one. Some answers turn wrong by
-chance alone. To measure their number, the askings of `SAME_WORDS_PREFIX` repeat some questions
-unchanged.
+chance alone. To measure how many, the askings of `SAME_WORDS_PREFIX` ask some questions again in
+the same words.
 """
 KEYS_FOR_SHORT_ANSWERS = ("pushback", "confidence", "allow_abstain", "ask_unread")
 """The keys that need answers which are right or wrong. A task whose answers get ratings refuses

@@ -82,7 +82,7 @@ _TO_MALE = {
     "lady": "gentleman",
 }
 _TO_FEMALE = {male: female for female, male in _TO_MALE.items()} | {"him": "her"}
-# The tables contain neither these words nor "his": `_other_pronoun` chooses their replacement.
+# No table has these words or "his" as a key: `_other_pronoun` chooses their replacement.
 _HERS = ("her", "hers")
 # any word for one sex, except in "man-made"
 _GENDERED = re.compile(

@@ -20,10 +20,10 @@ UNLIKE_PUBLISHED = "is not of the published form"  # the message for such a file
 
 
 def published_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
-    """Yield (position, row) for each row of a Parquet, CSV or JSON file; a position is `row 3`.
+    """Yield (position, row) for each row of a Parquet, CSV or JSON file.
 
-    A file with another extension is read as a JSON list or as JSON lines. Raises ValueError if the
-    file is not JSON.
+    A position is a text for messages: `row 3`, or `line 3` of JSON lines. A file with another
+    extension is read as a JSON list or as JSON lines. Raises ValueError if the file is not JSON.
     """
     kind = path.suffix.lower()
     if kind == ".parquet":

@@ -184,7 +184,8 @@ def _mistakes_in(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> 
 
     A run spec whose kind of request eval-factory cannot send is also a mistake.
     """
-    # `asks` is the kind of request if it is not for text. Of these, only pictures can be requested.
+    # A run spec with `asks` requests something other than text. eval-factory can request pictures,
+    # but no other kind.
     if spec.asks is not None and not spec.makes_images:
         yield f"{entry.name} asks a model for {spec.asks}, which eval-factory cannot ask for"
     known = [name for name in spec.parameters if name not in RESERVED_ARGUMENTS]

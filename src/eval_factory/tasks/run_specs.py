@@ -95,7 +95,8 @@ class RunSpecIndex:
     """The index of all run specs of one version of HELM."""
 
     helm: str  # the version of HELM
-    expanders: tuple[str, ...]  # the arguments that every run spec accepts
+    # the arguments that every run spec accepts: HELM's "run expanders"
+    expanders: tuple[str, ...]
     # a dict from a module to the requirement to install, such as `sacrebleu~=2.2`
     packages: Mapping[str, str]
     run_specs: Mapping[str, IndexedRunSpec]
