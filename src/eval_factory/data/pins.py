@@ -122,7 +122,8 @@ def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
             revisions[f"hub:{dataset.id}"] = dataset.revision
     task = task_sources(plan, load_sources())
     folder = f"{names.SCENARIOS_FOLDER}/{task.scenario}"
-    for file in task.files:
+    # The folder may also have files of other parts, such as from a bundle of an earlier version.
+    for file in (*task.files, *task.other_parts):
         name = f"{folder}/{file.path}"
         commit = _COMMIT.search(file.url)
         if commit and name in files and file.sha256 in (None, files[name]):

@@ -98,7 +98,7 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
     task = sources_of(plan.evaluation.task, plan.evaluation.framework, values, sources)
     if plan.evaluation.extra.data_path is not None:
         # The user's own files replace the files and data sets of the task.
-        task = task.model_copy(update={"files": (), "hub": ()})
+        task = task.model_copy(update={"files": (), "other_parts": (), "hub": ()})
     vocabularies = task.tiktoken
     if plan.evaluation.extra.max_length is not None and not vocabularies:
         vocabularies = (DEFAULT_VOCABULARY,)

@@ -113,7 +113,9 @@ class SourceFile(StrictModel):
     instead: RelativePath | None = None
     """The path of a file that HELM reads in place of this file, if the other file exists."""
     when: str | None = None
-    """The subset to which the file belongs; None if all subsets need the file."""
+    """The part of the task's files (a subset, or a language) to which the file belongs; None if all
+    parts need the file.
+    """
     member: RelativePath | None = None
     """The path of the file in the zip archive at `url`; None if `url` is the file itself."""
     form: str | None = None
@@ -198,6 +200,12 @@ class TaskSources(StrictModel):
     scenario: RelativePath
     """The name of the folder in which HELM stores the files of the scenario."""
     files: tuple[SourceFile, ...] = ()
+    part_parameter: str = "subset"
+    """The parameter whose value names the part of the files that a run reads, as in `when`."""
+    default_part: str | None = None
+    """The part that a run without this parameter reads; None: all parts."""
+    other_parts: tuple[SourceFile, ...] = ()
+    """The files of the parts that a run does not read. `with_values` moves them here."""
     listing: Listing | None = None
     hub: tuple[HubDataset, ...] = ()
     tiktoken: tuple[str, ...] = ()
@@ -213,14 +221,18 @@ class TaskSources(StrictModel):
     def with_values(self, values: Mapping[str, str | None]) -> TaskSources:
         """Return the data that the task reads with these values of its parameters.
 
-        If the values name no subset, the files of all subsets are returned.
+        If the values name no part of the files, and the task has no default part, the files of all
+        parts are returned.
         """
-        subset = values.get("subset")
+        part = values.get(self.part_parameter) or self.default_part
         files = []
+        other_parts = []
         for file in self.files:
-            if subset is None or file.when in (None, subset):
+            if part is None or file.when in (None, part):
                 files.append(file)
-        update: dict[str, object] = {"files": tuple(files)}
+            else:
+                other_parts.append(file)
+        update: dict[str, object] = {"files": tuple(files), "other_parts": tuple(other_parts)}
         for variant in self.variants:
             if variant.when.items() <= values.items():  # each parameter of `when` has its value
                 settings = [f"{name}={value}" for name, value in variant.when.items()]

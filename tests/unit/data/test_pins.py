@@ -41,6 +41,7 @@ def _file(name: str, revision: str, **known: Any) -> SourceFile:
 @pytest.fixture(autouse=True)
 def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
     fixed = _file("b", "v1")
+    of_med_dialog = (_file("read", PINNED, when="icliniq"), _file("other", OTHER, when="other"))
     of_aci = (
         _file("known", PINNED, sha256="a" * 64),
         _file("any", OTHER),
@@ -58,6 +59,9 @@ def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         "head_qa": TaskSources(scenario="head_qa", files=(fixed,)),
         "aci_bench": TaskSources(scenario="aci_bench", files=of_aci),
+        "med_dialog": TaskSources(
+            scenario="med_dialog", files=of_med_dialog, default_part="icliniq"
+        ),
         "pubmed_qa": TaskSources(scenario="pubmed_qa", hub=of_hub),
         **{
             name: TaskSources(scenario="notes", listing=Listing(url="{raw}", files=files, count=1))
@@ -144,6 +148,13 @@ def test_the_revisions_of_files_that_were_read(tmp_path: Path) -> None:
     ]
     assert revisions_of(here, {}) == {}
     assert list(differences_from_pinned(here, {})) == []
+
+
+def test_the_revisions_of_files_of_other_subsets_in_the_folder(tmp_path: Path) -> None:
+    folder = "scenarios/med_dialog"
+    files = {f"{folder}/read.json": "a" * 64, f"{folder}/other.json": "b" * 64}
+    found = revisions_of(task("med_dialog", tmp_path), files)
+    assert found == {f"{folder}/read.json": PINNED, f"{folder}/other.json": OTHER}
 
 
 @pytest.mark.parametrize(

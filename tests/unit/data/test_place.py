@@ -269,6 +269,20 @@ def test_offline_without_a_bundle_looks_into_the_output_folder(tmp_path: Path) -
     assert check_data(this, {}) is None
 
 
+def test_offline_without_a_bundle_needs_the_files_of_the_language_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "load_sources", load_sources)
+    folder = tmp_path / "out/helm/scenarios/careqa"
+    folder.mkdir(parents=True)
+    (folder / "CareQA_en.json").write_text("[]")
+    assert check_data(plan_of("careqa", tmp_path, None, offline=True), {}) is None
+    refused(
+        r"missing: .*CareQA_es\.json",
+        plan_of("careqa", tmp_path, None, offline=True, language="es"),
+    )
+
+
 def test_offline_without_a_bundle_counts_files_and_looks_into_caches(tmp_path: Path) -> None:
     notes = plan_of("mtsamples_procedures", tmp_path, None, offline=True)
     folder = tmp_path / "out/helm/scenarios/notes"

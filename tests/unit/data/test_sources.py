@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from itertools import chain
 
+import pytest
+
 from eval_factory.data.sources import load_sources
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard.registry import helm_version, load_catalogue
@@ -52,6 +54,24 @@ def test_subsets_and_variants() -> None:
         "icliniq/test.json"
     ]
     assert len(both.with_values({}).files) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "read"),
+    [
+        ("careqa", {}, "CareQA_en.json"),
+        ("careqa", {"language": "en"}, "CareQA_en.json"),
+        ("careqa", {"language": "es"}, "CareQA_es.json"),
+        ("medconceptsqa", {}, "atc_hard/test-00000-of-00001.parquet"),
+    ],
+)
+def test_a_run_reads_the_files_of_one_language_or_subset(
+    name: str, values: dict[str, str], read: str
+) -> None:
+    task = load_sources().tasks[name]
+    of_run = task.with_values(values)
+    assert [file.path for file in of_run.files] == [read]
+    assert {*of_run.files, *of_run.other_parts} == {*task.files}
 
 
 def test_every_variant_is_a_value_that_the_task_takes() -> None:
