@@ -310,8 +310,8 @@ def notes_on_floors(
             worse = low > floor.value
         if better and label != main:
             conclusion = (
-                f"{label}, which reads the same answers in another way, is above its own best "
-                "score without a model"
+                f"{label}, which reads the same answers in another way, is better than its own "
+                "best score without a model"
             )
         elif not better and not label.endswith(LENIENT_SUFFIX):
             comparison = _comparison_with_floor(score, is_worse=worse)

@@ -329,7 +329,7 @@ def test_another_reading_of_the_same_answers_may_show_that_the_questions_were_re
     other: str,
 ) -> None:
     (text,) = told(m=LOW, **{other: HIGH})
-    says(text, "(empty: 0.5000)", f"{other}, which reads", "in another way", "is above")
+    says(text, "(empty: 0.5000)", f"{other}, which reads", "in another way", "is better")
     assert "does not show" not in text
     (text,) = told(m=LOW, **{other: LOW})
     says(text, "does not show")
