@@ -113,7 +113,7 @@ def test_every_option_of_the_page_is_asked() -> None:
     page = (ROOT / "docs" / "does-it-hold.md").read_text("utf-8")
     named = set(re.findall(r"^      (\w+): |`-?(\w+)(?:: \w+)?`", page, re.MULTILINE))
     options = {one or other for one, other in named} & Extra.model_fields.keys()
-    asked = set(checks.WITHOUT_PICTURES)
+    asked = set(checks.BLIND_CONTROL)
     families: set[str] = set()
     for run in checks.SAMPLE_RUNS.values():
         asked |= run.extra.keys()
@@ -135,7 +135,7 @@ def test_a_run_whose_doubts_no_rule_reads_has_no_turns() -> None:
     for number in range(4):
         read.records[f"q{number}", "pushback_1"]["completion"] = "?"
     result = changed("validity/asked_again/pushback", {"changed_at": {"unread": 4}})
-    assert list(checks.wrong_about_doubts(result, read)) == []
+    assert list(checks.wrong_about_pushbacks(result, read)) == []
 
 
 AGAIN = "validity/asked_again"
@@ -144,8 +144,8 @@ AGAIN = "validity/asked_again"
 @pytest.mark.parametrize(
     ("path", "value", "check"),
     [
-        (f"{AGAIN}/pushback/changed_at", {"1": 4}, checks.wrong_about_doubts),
-        (f"{AGAIN}/pushback/changed_at", {"never": 3}, checks.wrong_about_doubts),
+        (f"{AGAIN}/pushback/changed_at", {"1": 4}, checks.wrong_about_pushbacks),
+        (f"{AGAIN}/pushback/changed_at", {"never": 3}, checks.wrong_about_pushbacks),
         (f"{AGAIN}/pushback/turns/0/questions", 4, checks.wrong_about_losses),
         (f"{AGAIN}/pushback/turns/0/right_to_wrong", share(1.0, 1), checks.wrong_about_losses),
         (f"{AGAIN}/pushback/turns/0/same_words", None, checks.wrong_about_losses),
