@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""One target at several URLs beside one: three endpoints with a latency against one, and one of
-three that is killed.
+"""Measures runs of a model that is served at several URLs.
 
-Each endpoint is a process of its own that takes so many requests at once and lets others wait, as a
-GPU does. The runs take turns; what is printed are medians. At a third of the requests one of three
-is killed with SIGKILL.
+The runs use one endpoint, three endpoints, and three endpoints of which one is killed.
+
+Each endpoint is a process of its own. Like a GPU, it works on a limited number of requests at the
+same time, and lets the others wait. The three kinds of runs take turns, and medians are printed.
+The endpoint is killed (SIGKILL) after a third of the requests.
 """
 
 from __future__ import annotations
@@ -31,22 +32,23 @@ from several_servers import write_questions
 
 ENV = program_environment(OPENAI_API_KEY="sk-0123456789abcdef0123")
 POLL_S = 0.02
-Endpoint = tuple[subprocess.Popen[str], str]
-"""Its process, and its URL."""
+Endpoint = tuple[subprocess.Popen[str], str]  # the endpoint's process and URL
 ONE = "one URL"
 THREE = "three URLs"
 KILLED = "three URLs, one killed"
 ANSWERING = {ONE: 1, THREE: 3, KILLED: 2}
+"""The number of endpoints by which the ideal time is computed. If one of three is killed after a
+third of the requests, two do the rest.
+"""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """One run."""
+    """The figures of one run."""
 
-    phase_s: float
-    """The seconds from the first request to the last answer, as the endpoints saw it."""
-    wall_s: float
-    requests: int
+    phase_s: float  # the seconds from the first request to the last answer at the endpoints
+    wall_s: float  # the seconds of the complete process
+    requests: int  # the number of requests that the endpoints received
 
 
 def run(
@@ -57,6 +59,16 @@ def run(
     *,
     kill_after: int | None,
 ) -> Ran:
+    """Run a benchmark on endpoints, and return the figures.
+
+    Args:
+        folder: a new folder for the run.
+        benchmark: the file of the benchmark.
+        endpoints: the endpoints.
+        at_once: the maximum number of requests at the same time.
+        kill_after: the number of requests after which the first endpoint is killed; None: it is not
+            killed.
+    """
     urls = [f"{url}/v1" for _, url in endpoints]
     params = {"parallelism": at_once, "extra": {"benchmark": str(benchmark)}}
     config = {"type": "custom", "output_dir": str(folder / "out"), "params": params}
@@ -64,30 +76,33 @@ def run(
     folder.mkdir()
     file = folder / "run.yml"
     file.write_text(yaml.safe_dump({"config": config, "target": target}), encoding="utf-8")
-    seen: list[dict[str, float]] = []
-    killer = threading.Thread(target=kill_one, args=(endpoints, kill_after, seen))
+    stats_of_killed: list[dict[str, float]] = []
+    killer = threading.Thread(target=kill_one, args=(endpoints, kill_after, stats_of_killed))
     if kill_after is not None:
         killer.start()
-    began = time.monotonic()
-    done = subprocess.run(
+    started = time.monotonic()
+    finished = subprocess.run(
         [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file)],
         env=ENV,
         capture_output=True,
         text=True,
         check=False,
     )
-    wall = time.monotonic() - began
-    if done.returncode:
-        sys.exit(done.stdout + done.stderr)
+    wall = time.monotonic() - started
+    if finished.returncode:
+        sys.exit(finished.stdout + finished.stderr)
     if kill_after is not None:
         killer.join()
         endpoints = endpoints[1:]
-    stats = [*seen, *(get(f"{url}/stats") for _, url in endpoints)]
-    phase = max(one["last"] for one in stats) - min(one["first"] for one in stats)
-    return Ran(phase, wall, int(sum(one["requests"] for one in stats)))
+    stats = [*stats_of_killed, *(get(f"{url}/stats") for _, url in endpoints)]
+    first = min(of_endpoint["first"] for of_endpoint in stats)
+    last = max(of_endpoint["last"] for of_endpoint in stats)
+    requests = sum(of_endpoint["requests"] for of_endpoint in stats)
+    return Ran(last - first, wall, int(requests))
 
 
 def kill_one(endpoints: Sequence[Endpoint], after: int, seen: list[dict[str, float]]) -> None:
+    """Kill the first endpoint after this number of requests to all; append its stats to `seen`."""
     while sum(get(f"{url}/stats")["requests"] for _, url in endpoints) < after:
         time.sleep(POLL_S)
     process, url = endpoints[0]
@@ -104,37 +119,42 @@ def main() -> None:
     )
     parser.add_argument("--repeat", type=int, default=5)
     arguments = parser.parse_args()
-    number = arguments.instances
-    room = arguments.at_once
+    count = arguments.instances
+    at_once = arguments.at_once
     latency = arguments.latency_ms / 1000
-    found: dict[str, list[Ran]] = {ONE: [], THREE: [], KILLED: []}
+    runs_by_label: dict[str, list[Ran]] = {ONE: [], THREE: [], KILLED: []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        benchmark = write_questions(folder / "benchmark", number)
+        benchmark = write_questions(folder / "benchmark", count)
         for turn in range(arguments.repeat):
-            for label, runs in found.items():
+            for label, runs in runs_by_label.items():
                 servers = 1 if label == ONE else 3
                 with ExitStack() as stack:
                     endpoints = [
                         stack.enter_context(
-                            endpoint_process(arguments.latency_ms, "--at-once", str(room))
+                            endpoint_process(arguments.latency_ms, "--at-once", str(at_once))
                         )
                         for _ in range(servers)
                     ]
-                    kill_after = number // 3 if label == KILLED else None
-                    part = folder / f"{turn}-{len(runs)}-{servers}-{label == KILLED}"
+                    kill_after = count // 3 if label == KILLED else None
+                    run_folder = folder / f"{turn}-{len(runs)}-{servers}-{label == KILLED}"
                     runs.append(
-                        run(part, benchmark, endpoints, servers * room, kill_after=kill_after)
+                        run(
+                            run_folder,
+                            benchmark,
+                            endpoints,
+                            servers * at_once,
+                            kill_after=kill_after,
+                        )
                     )
     print(
         "| run | requests | request phase | of the ideal | whole process |\n|---|---|---|---|---|"
     )
-    for label, runs in found.items():
-        phase, wall = (
-            statistics.median(getattr(one, part) for one in runs) for part in ("phase_s", "wall_s")
-        )
-        ideal = number / (ANSWERING[label] * room / latency)
-        requests = max(one.requests for one in runs)
+    for label, runs in runs_by_label.items():
+        phase = statistics.median(ran.phase_s for ran in runs)
+        wall = statistics.median(ran.wall_s for ran in runs)
+        ideal = count / (ANSWERING[label] * at_once / latency)
+        requests = max(ran.requests for ran in runs)
         print(f"| {label} | {requests:,} | {phase:.1f} s | {phase / ideal:.2f} | {wall:.1f} s |")
 
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Measures how far the score at which `stop_when: beats_floor` stops is above the true one: the
-table of benchmarks/README.md, Scores where a run stops early.
+"""Measures how much the score is too high if `stop_when: beats_floor` stops a run early.
+
+The table is in benchmarks/README.md, Scores where a run stops early.
 
     python benchmarks/stop_when_bias.py [--samples 20000]
 
-The floor is .55, and 1,000 instances are asked at most.
+The floor (the best score without a model) is 0.55. At most 1,000 instances are asked. The score of
+a run that stops early is too high on average, because such a run stops when its score happens to be
+high.
 """
 
 from __future__ import annotations
@@ -19,20 +22,21 @@ from scipy.stats import beta
 from eval_factory.scoring.sequential import look_sizes_up_to
 
 FLOOR = 0.55
-MOST = 1_000
-TRUTHS = (0.58, 0.60, 0.62, 0.65, 0.70, 0.80)
+MAX_INSTANCES = 1_000
+TRUTHS = (0.58, 0.60, 0.62, 0.65, 0.70, 0.80)  # the true scores of the table
 
 
 def stopped_scores(truth: float, samples: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the score where each run ends, and which of them stopped before all were asked."""
-    looks = look_sizes_up_to(50, MOST)
-    each_side = 0.05 / len(looks) / 2
-    right = (np.random.default_rng(3).random((samples, MOST)) < truth).cumsum(axis=1)
-    scores = right[:, -1] / MOST
+    """Return the score of each run when it ends, and True for each run that stopped early."""
+    looks = look_sizes_up_to(50, MAX_INSTANCES)
+    each_side = 0.05 / len(looks) / 2  # The looks share the error of 5 %.
+    # the number of right answers after each instance, in the shape (samples, instances)
+    right = (np.random.default_rng(3).random((samples, MAX_INSTANCES)) < truth).cumsum(axis=1)
+    scores = right[:, -1] / MAX_INSTANCES
     stopped = np.zeros(samples, dtype=bool)
     for size in looks[:-1]:
         counts = right[:, size - 1]
-        low = beta.ppf(each_side, counts, size - counts + 1)  # Clopper and Pearson's
+        low = beta.ppf(each_side, counts, size - counts + 1)  # the limit of Clopper and Pearson
         stops = ~stopped & (low > FLOOR)
         scores[stops] = counts[stops] / size
         stopped |= stops
