@@ -16,7 +16,7 @@ from typing import Any
 
 from eval_factory.core.plain_yaml import YamlError, parse_own_text
 from eval_factory.core.secrets import REDACTED
-from eval_factory.report.page.instance_data import readable_page
+from eval_factory.report.page.blocks import readable_page
 
 _MAX_SHOWN = 80  # the maximum number of characters of a value in a message
 

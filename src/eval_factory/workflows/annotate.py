@@ -45,7 +45,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import Table, screen_lines
 from eval_factory.report.checksums import digests_of, listed_checksums, write_checksums
 from eval_factory.report.page.document import rater_form
-from eval_factory.report.page.instance_data import PageMedia
+from eval_factory.report.page.page_media import PageMedia
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import people_scores
 from eval_factory.scoring.intervals import design_effect, effective_clusters, lower_end_of_scale

@@ -13,7 +13,7 @@ from eval_factory.analysis.comparison_report import (
     texts_of_flips,
 )
 from eval_factory.importing.tables import Columns
-from eval_factory.report.page.instance_data import readable_page
+from eval_factory.report.page.blocks import readable_page
 from eval_factory.workflows.import_results import import_results
 from facts import says
 from foreign_results import QUESTIONS, inspect_samples, write_eval_log, write_table

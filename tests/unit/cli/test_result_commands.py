@@ -17,7 +17,7 @@ from eval_factory.cli.result_commands import drawings_of, repeat_options
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.checksums import digests_of, write_checksums
-from eval_factory.report.page.instance_data import readable_page
+from eval_factory.report.page.blocks import readable_page
 from eval_factory.report.reader import load_result
 from facts import rows_of, says
 from stored_results import instance, result, right_or_wrong, written

@@ -17,8 +17,8 @@ from eval_factory.core.enums import RunStatus
 from eval_factory.core.results import ResponseStatistics, Spent, SpentByRole, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.report.page.blocks import readable_page
 from eval_factory.report.page.document import result_page
-from eval_factory.report.page.instance_data import readable_page
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import _response_line, metrics_document, write_metrics, write_reports
 from unit.report.test_summary import changed

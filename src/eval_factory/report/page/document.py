@@ -39,12 +39,8 @@ from eval_factory.report import (
 )
 from eval_factory.report.asked_again_sentences import LostAnswers
 from eval_factory.report.drawing import page_css, svg
-from eval_factory.report.page.instance_data import (
-    InstanceBlocks,
-    InstancePacker,
-    PageMedia,
-    media_columns,
-)
+from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker
+from eval_factory.report.page.page_media import PageMedia, media_columns
 from eval_factory.report.reader import StoredResult, own_benchmark_description
 from eval_factory.report.result_plots import plots_of
 

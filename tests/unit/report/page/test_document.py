@@ -27,6 +27,8 @@ from eval_factory.core.results import (
 )
 from eval_factory.report.documents import instance_fields, result_fields
 from eval_factory.report.page import document
+from eval_factory.report.page.blocks import readable_page
+from eval_factory.report.page.criteria import TotalLoss
 from eval_factory.report.page.document import (
     PageComparison,
     ShownResult,
@@ -36,7 +38,7 @@ from eval_factory.report.page.document import (
     result_page,
     results_page,
 )
-from eval_factory.report.page.instance_data import InstancePacker, TotalLoss, readable_page
+from eval_factory.report.page.instance_data import InstancePacker
 from eval_factory.report.reader import load_result
 from eval_factory.report.verdicts import refusals_of
 from eval_factory.scoring.reportable import other_model_reasons

@@ -13,8 +13,9 @@ import pytest
 from PIL import Image
 
 from eval_factory.report.documents import instance_fields
+from eval_factory.report.page.blocks import readable_page
 from eval_factory.report.page.document import result_page, shown_results
-from eval_factory.report.page.instance_data import PageMedia, readable_page
+from eval_factory.report.page.page_media import PageMedia
 from eval_factory.report.reader import load_result
 from seeing_endpoint import COLOURS, middle_of, picture, tone
 from stored_results import instance, kept, result, written
