@@ -55,6 +55,7 @@ def criterion_signs(record: InstanceRecord) -> Iterator[str]:
             signs.add(NOT_MET)
         if criterion["points"] < 0 and criterion["verdict"] == "met":
             signs.add(HARM)
+        # No judge decided an unjudged criterion. At least one judge left an undecided one open.
         if criterion["verdict"] == "unjudged" or None in decisions:
             signs.add(UNDECIDED)
         if {0, 1} <= decisions:
