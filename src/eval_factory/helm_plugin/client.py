@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from helm.clients.client import Client, truncate_sequence
-from helm.common.media_object import MediaObject, MultimediaObject
-from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult, Thinking, Token
+from helm.clients.client import Client
+from helm.common.request import Request, RequestResult
 from helm.proxy.retry import NonRetriableException
 
 from eval_factory.core import logs
 from eval_factory.core.enums import AttemptState
-from eval_factory.core.foreign_text import one_line, printable_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
@@ -39,8 +36,7 @@ from eval_factory.endpoint.batched_requests import BatchedRole, WaitsForBatch
 from eval_factory.endpoint.endpoint_settings import BATCH_OR_SINGLE, EndpointSettings
 from eval_factory.endpoint.in_flight import Flight
 from eval_factory.endpoint.limits import Admission
-from eval_factory.endpoint.media import FILE_MARK, UnusableMedium
-from eval_factory.endpoint.native_answers import CONVERTED_FROM
+from eval_factory.endpoint.media import UnusableMedium
 from eval_factory.endpoint.refused_parameters import Changes
 from eval_factory.endpoint.replies import (
     EndpointGone,
@@ -52,34 +48,15 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
 from eval_factory.endpoint.servers import Servers, make_servers
 from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.endpoint_messages import EndpointMessages, print_to_stderr
 from eval_factory.helm_plugin.error_causes import raised_at
-from eval_factory.helm_plugin.session import (
-    Session,
-    judged_pictures,
-    session_for,
-    verdict_schema,
-)
+from eval_factory.helm_plugin.helm_results import Reply, ResultMaker, failed_result
+from eval_factory.helm_plugin.keyed_requests import KeyedRequest, RequestMaker
+from eval_factory.helm_plugin.session import Session, session_for
 from eval_factory.tasks.oauth_services import oauth_services_in
 
-BUSY_MESSAGE_INTERVAL = 10.0  # in seconds, between two messages about a rate limit or silence
-MAX_SHOWN_MODEL_NAME = 120  # the number of characters of a model's name that a warning shows
-# The text that replaces a picture in the prompt of a judge who sees no pictures.
-NOT_SHOWN = "[a picture that you are not shown]"
 _UNUSABLE = "unusable"  # the journal's outcome for a stored answer that was archived
 _UNSCORABLE = "unscorable"  # the journal's outcome for an answer that HELM cannot score
-# The fields of HELM's requests from which the body is made. Other fields are read one by one.
-_REQUEST_FIELDS = (
-    "prompt",
-    "messages",
-    "temperature",
-    "num_completions",
-    "max_tokens",
-    "stop_sequences",
-    "echo_prompt",
-    "top_p",
-    "presence_penalty",
-    "frequency_penalty",
-)
 _FAULT_OF_ERROR = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
 """The fault that a fatal event names, by the class of the error. A class is missing here if the
 benchmark's own requests may have caused the error.
@@ -88,42 +65,6 @@ benchmark's own requests may have caused the error.
 
 class EndpointStopped(NonRetriableException):  # type: ignore[misc]
     """An error that ends all requests of a role; HELM does not retry such a request."""
-
-
-@dataclass(frozen=True)
-class _Reply:
-    """The reply to a request, from the cache or from the endpoint."""
-
-    key: str  # the cache key of the answer
-    completion: openai_answers.Completion
-    latency_s: float
-    created: float  # in seconds since 1970
-    cached: bool  # True if this run did not send the request for this reply
-
-
-class _KeyedRequest:
-    """The body of a request with its cache key.
-
-    The key is computed once, because computing a key means hashing the prompt.
-    """
-
-    def __init__(
-        self, settings: EndpointSettings, body: dict[str, Any], random: str | None
-    ) -> None:
-        self.body = body
-        self.key = settings.key_of(body, random)
-        self.random = random
-        """The text by which intended repeats of a request differ; None without such repeats."""
-        self._settings = settings
-
-    def with_changes(self, changes: Changes) -> _KeyedRequest:
-        """Return the request with changed parameters, for an endpoint that refuses the original.
-
-        The answer is cached under the key of the changed request.
-        """
-        return _KeyedRequest(
-            self._settings, openai_api.with_changes(self.body, changes), self.random
-        )
 
 
 class EndpointClient(Client):  # type: ignore[misc]
@@ -161,7 +102,6 @@ class Endpoint:
         self._settings = settings
         self._session = session
         self._role = settings.role
-        self._adapter = settings.adapter  # the user's changes; not HELM's adapter
         self._events = session.events
         self._cache = session.cache
         for name in settings.secret_variables:
@@ -183,6 +123,9 @@ class Endpoint:
             served_url = "http://nobody.invalid"
             self._stored_failures = self._cache.failures()
         self._picture_folder = RunDir(self._cache.path.parent).made_pictures
+        self._messages = EndpointMessages(settings, session.events)
+        self._requests = RequestMaker(settings, self._stop)
+        self._results = ResultMaker(settings, self._picture_folder, self._messages.warn_once)
         self._known_changes: list[Changes] = list(
             read_changes(self._cache.path, settings.url, settings.model_id)
         )
@@ -207,12 +150,10 @@ class Endpoint:
         )
         self._has_several_servers = len(servers.all) > 1
         self._lock = threading.Lock()
-        self._pending_replies: dict[str, Future[_Reply]] = {}
+        self._pending_replies: dict[str, Future[Reply]] = {}
         """A cache key -> the reply that one thread is getting; threads with equal requests wait."""
         self._stopped: str | None = None
         """The reason why no further request can succeed; None as long as requests can succeed."""
-        self._warnings: set[str] = set()  # the warnings that were emitted
-        self._last_busy_message = float("-inf")  # the monotonic time of the message, in seconds
 
     def _make_servers(self, served_url: str | None) -> Servers:
         """Make the endpoint's servers.
@@ -230,7 +171,7 @@ class Endpoint:
             self._settings,
             env=os.environ,
             redactor=self._session.redactor,
-            say=_print_to_stderr,
+            say=print_to_stderr,
             served_url=served_url,
             shared_admission=shared_admission,
             has_answered=self._role in roles_that_answered,
@@ -240,12 +181,12 @@ class Endpoint:
     def make_request(self, request: Request) -> RequestResult:
         """Answer one HELM request from the cache or the endpoint."""
         try:
-            keyed = self._keyed(request)
+            keyed = self._requests.keyed(request)
         except UnusableMedium as error:  # The request is never sent, so the journal has no entry.
             return self._failed(str(error))
         try:
             reply = self._reply_to(keyed)
-            result = self._result(request, reply)
+            result = self._results.result(request, reply)
         except EndpointStopped:
             raise
         except WaitsForBatch:  # The request has not failed, so it is not counted.
@@ -309,7 +250,7 @@ class Endpoint:
 
         The next run sends the same request again.
         """
-        for keyed in self._variants_of(self._keyed(request)):
+        for keyed in self._variants_of(self._requests.keyed(request)):
             self.archive(keyed.key, reason)
 
     def note_unscorable(self, request: Request, reason: str) -> None:
@@ -317,7 +258,9 @@ class Endpoint:
 
         The answer stays cached, so the next run does not send the request again.
         """
-        self._cache.journal(self._instant_attempt(self._keyed(request).key, _UNSCORABLE, reason))
+        self._cache.journal(
+            self._instant_attempt(self._requests.keyed(request).key, _UNSCORABLE, reason)
+        )
 
     def _instant_attempt(
         self, key: str, outcome: str, reason: str | None = None, *, number: int = 0
@@ -346,53 +289,7 @@ class Endpoint:
             completion_tokens=completion_tokens,
         )
 
-    def _keyed(self, request: Request) -> _KeyedRequest:
-        """Return HELM's request as the body that is sent, with the body's cache key.
-
-        The run is stopped if the type of the endpoint does not fit the request.
-        """
-        settings = self._settings
-        fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
-        parameters = request.image_generation_parameters
-        asks_for_pictures = parameters is not None
-        if asks_for_pictures != (settings.endpoint_type == openai_api.IMAGES):
-            self._stop(
-                "benchmarks that ask for pictures need target.api_endpoint.type: images, and "
-                "other benchmarks another type"
-            )
-        fields["image_generation_parameters"] = vars(parameters) if asks_for_pictures else None
-        if settings.structured:
-            fields["schema"] = verdict_schema()
-        if self._pictures_to_judge() and not settings.sees_images:
-            fields["prompt"] = request.prompt.replace(FILE_MARK, NOT_SHOWN)
-        media_objects = self._media_of(request)
-        if not media_objects:
-            return _KeyedRequest(settings, settings.body_of(fields), request.random)
-        if settings.endpoint_type != openai_api.CHAT:
-            self._stop(
-                "this benchmark shows pictures or plays sounds, which needs "
-                "target.api_endpoint.type: chat"
-            )
-        media_fields = [medium.to_dict() for medium in media_objects]
-        fields["multimodal_prompt"] = {"media_objects": media_fields}
-        # Making the body reads the files of the media, which would block all other requests.
-        body = bridge.run_in_thread(settings.body_of, fields)
-        return _KeyedRequest(settings, body, request.random)
-
-    def _pictures_to_judge(self) -> list[MediaObject]:
-        """Return the pictures of the question that this endpoint judges, if it is a judge."""
-        return [] if self._role == MODEL_ROLE else judged_pictures()
-
-    def _media_of(self, request: Request) -> list[MediaObject]:
-        """Return the media and texts to send; an empty list if the request is only a prompt."""
-        pictures_to_judge = self._pictures_to_judge()
-        if pictures_to_judge and self._settings.sees_images:
-            return [*pictures_to_judge, MediaObject("text/plain", text=request.prompt)]
-        if request.multimodal_prompt is None:
-            return []
-        return list(request.multimodal_prompt.media_objects)
-
-    def _variants_of(self, keyed: _KeyedRequest) -> Iterator[_KeyedRequest]:
+    def _variants_of(self, keyed: KeyedRequest) -> Iterator[KeyedRequest]:
         """Yield each form of the request under which its answer may be cached.
 
         The first form is the unchanged request. The others have the changes with which the endpoint
@@ -406,7 +303,7 @@ class Endpoint:
             if has_all_parameters:
                 yield keyed.with_changes(changes)
 
-    def _reply_to(self, keyed: _KeyedRequest) -> _Reply:
+    def _reply_to(self, keyed: KeyedRequest) -> Reply:
         """Return the reply to a request, from the cache or from the endpoint.
 
         If two threads make the same request at the same time, the request is sent once, and both
@@ -416,7 +313,7 @@ class Endpoint:
             if self._stopped is not None:
                 raise EndpointStopped(self._stopped)
             equal_request = self._pending_replies.get(keyed.key)
-            own_request: Future[_Reply] = Future()
+            own_request: Future[Reply] = Future()
             if equal_request is None:
                 self._pending_replies[keyed.key] = own_request
         if equal_request is not None:
@@ -435,7 +332,7 @@ class Endpoint:
             with self._lock:
                 del self._pending_replies[keyed.key]
 
-    def _from_cache(self, keyed: _KeyedRequest) -> _Reply | None:
+    def _from_cache(self, keyed: KeyedRequest) -> Reply | None:
         """Return the cached reply to a request; None if the cache has no usable answer."""
         for variant in self._variants_of(keyed):
             reply = self._cached_reply(variant.key)
@@ -443,7 +340,7 @@ class Endpoint:
                 return reply
         return None
 
-    def _cached_reply(self, key: str) -> _Reply | None:
+    def _cached_reply(self, key: str) -> Reply | None:
         """Return the reply that is cached under a key; None if it is missing or unusable."""
         try:
             stored = self._cache.get(key)
@@ -461,7 +358,7 @@ class Endpoint:
         is_cached = not self._was_got_in_earlier_pass(key)
         if is_cached:
             self._cache.journal(self._cache_hit(key, completion))
-        return _Reply(key, completion, latency, created, cached=is_cached)
+        return Reply(key, completion, latency, created, cached=is_cached)
 
     def _was_got_in_earlier_pass(self, key: str) -> bool:
         """Return True if an earlier pass of this run got the answer of the key.
@@ -475,7 +372,7 @@ class Endpoint:
             self._keys_of_earlier_passes.discard(key)
         return was_got
 
-    def _ask(self, keyed: _KeyedRequest) -> _Reply:
+    def _ask(self, keyed: KeyedRequest) -> Reply:
         """Return the endpoint's reply to a request without a cached answer.
 
         Raises:
@@ -491,7 +388,7 @@ class Endpoint:
         with self._cache.in_flight.flight(keyed.key, self._role) as flight:
             return self._answer_of(keyed, flight)
 
-    def _answer_of(self, keyed: _KeyedRequest, flight: Flight) -> _Reply:
+    def _answer_of(self, keyed: KeyedRequest, flight: Flight) -> Reply:
         """Send a request to the endpoint, store the answer, and return the reply."""
         batched = None if self._batch is None else self._batch.request(keyed.random)
 
@@ -502,7 +399,7 @@ class Endpoint:
             # `consume` returns False if the journal already has this failure.
             if batched is not None and not batched.consume():
                 return
-            self._report_busy(error)
+            self._messages.report_busy(error)
             self._cache.journal(
                 Attempt(
                     keyed.key,
@@ -534,7 +431,7 @@ class Endpoint:
         self._store(sent, answered)
         if batched is not None:
             batched.consume()  # The journal now has the reply of the batch.
-        return _Reply(
+        return Reply(
             sent.key,
             answered.completion,
             latency_s=answered.latency_s,
@@ -542,18 +439,18 @@ class Endpoint:
             cached=False,
         )
 
-    def _store(self, sent: _KeyedRequest, answered: Answered) -> None:
+    def _store(self, sent: KeyedRequest, answered: Answered) -> None:
         """Store an answer together with the request that was answered.
 
         `sent` has the changes that the endpoint asked for.
         """
         changes = answered.changes
         completion = answered.completion
-        adjustments = self._adjustments(answered)
+        adjustments = self._messages.adjustments(answered)
         for adjustment in adjustments:
-            self._warn_once(adjustment)
+            self._messages.warn_once(adjustment)
         self._store_pictures(completion)
-        self._warn_of_path_as_model(completion.body.get("model"))
+        self._messages.warn_of_path_as_model(completion.body.get("model"))
         prompt_tokens, completion_tokens = completion.tokens
         answer = Answer(
             sent.key,
@@ -588,17 +485,6 @@ class Endpoint:
             if changes and changes not in self._known_changes:
                 self._known_changes.append(dict(changes))
 
-    def _adjustments(self, answered: Answered) -> list[str]:
-        """Return the sentences about changed parameters and about an unusual form of the answer."""
-        judge = self._role if self._settings.structured else None
-        adjustments = []
-        for name, change in answered.changes.items():
-            adjustments.append(adjustment_of(name, change, judge))
-        server_name = answered.completion.body.get(CONVERTED_FROM)
-        if isinstance(server_name, str):
-            adjustments.append(other_form_of(server_name))
-        return adjustments
-
     def _store_pictures(self, completion: openai_answers.Completion) -> None:
         """Store the pictures that the model made, if there are any."""
         if not completion.pictures:
@@ -610,35 +496,6 @@ class Endpoint:
                 f"cannot write {self._picture_folder}: {error}\n"
                 "  check the disk; the stored answers are not lost"
             )
-
-    def _warn_of_path_as_model(self, stated_model: Any) -> None:
-        """Warn if the answer states a file's path as its model, in place of the model's id."""
-        if openai_answers.states_path(self._settings.model_id, stated_model):
-            shown_name = one_line(str(stated_model), MAX_SHOWN_MODEL_NAME)
-            self._warn_once(
-                f"the server states {shown_name} as its model, not {self._settings.model_id}: "
-                "set extra.max_model_mismatch: 1 if both names mean the same model"
-            )
-
-    def _report_busy(self, error: RequestFailed) -> None:
-        """Print a line about a rate limit or about silence, at most once in an interval."""
-        if error.status not in (429, None):  # None: there was no answer with an HTTP status.
-            return
-        with self._lock:
-            now = time.monotonic()
-            is_due = now - self._last_busy_message > BUSY_MESSAGE_INTERVAL
-            if is_due:
-                self._last_busy_message = now
-        if is_due:
-            _print_to_stderr(f"{self._role}: {error}")
-
-    def _warn_once(self, message: str) -> None:
-        """Emit a warning, unless an equal warning was emitted before."""
-        with self._lock:
-            is_new = message not in self._warnings
-            self._warnings.add(message)
-        if is_new:
-            self._events.emit(logs.WARNING, role=self._role, message=message)
 
     def _stop(self, message: str, *, fault: str | None = None) -> NoReturn:
         """Report the message once, and raise EndpointStopped: no further request can succeed.
@@ -655,13 +512,7 @@ class Endpoint:
             self._stopped = message
         if is_reported:
             raise EndpointStopped(message)
-        if self._role == MODEL_ROLE:
-            _print_to_stderr(logs.stop_line(message, os.environ))
-            kind = {} if fault is None else {"kind": fault}
-            self._events.emit(logs.FATAL, role=self._role, message=message, **kind)
-        else:
-            _print_to_stderr(f"warning: {message}")
-            self._events.emit(logs.WARNING, role=self._role, message=message)
+        self._messages.report_stop(message, fault=fault)
         raise EndpointStopped(message)
 
     def ask_no_more(self, limit: str) -> None:
@@ -670,106 +521,6 @@ class Endpoint:
         Cached answers are still used.
         """
         self._client.stop(LimitReached(limit))
-
-    def _result(self, request: Request, reply: _Reply) -> RequestResult:
-        """Return HELM's form of a reply."""
-        if any(
-            choice.finish_reason == openai_answers.FILTERED for choice in reply.completion.choices
-        ):
-            return failed_result(openai_answers.FILTERED_MESSAGE)
-        _, answer_tokens = reply.completion.tokens
-        completions = [
-            self._completion(request, choice, answer_tokens) for choice in reply.completion.choices
-        ]
-        return RequestResult(
-            success=True,
-            embedding=[],
-            completions=completions,
-            cached=reply.cached,
-            request_time=reply.latency_s,
-            request_datetime=int(reply.created),
-        )
-
-    def _completion(
-        self, request: Request, choice: openai_answers.Choice, answer_tokens: int | None
-    ) -> GeneratedOutput:
-        """Return HELM's form of one choice of an answer.
-
-        `answer_tokens` is the endpoint's count of tokens in the answer; None if there is no count.
-        """
-        if self._settings.endpoint_type == openai_api.IMAGES:
-            # HELM's own client for generated pictures returns this form.
-            file, content_type = made_pictures.picture_path_and_type(
-                self._picture_folder, choice.text
-            )
-            picture = MediaObject(content_type=content_type, location=str(file))
-            content = MultimediaObject([picture])
-            return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=content)
-        is_chat = self._settings.endpoint_type == openai_api.CHAT
-        is_cut_off = choice.finish_reason == openai_answers.CUT_OFF
-        split = self._adapter.split_reasoning(choice.text, cut_off=is_cut_off)
-        text = split.answer
-        if is_cut_off and not text and self._role == MODEL_ROLE:
-            self._warn_once(openai_answers.cut_off_advice(request.max_tokens, answer_tokens))
-        reasoning = choice.reasoning if split.thought is None else split.thought
-        # Completions endpoints echo the prompt themselves.
-        if request.echo_prompt and is_chat:
-            text = request.prompt + text
-        output = GeneratedOutput(
-            text=text,
-            logprob=sum(logprob for _, logprob in choice.tokens),
-            tokens=[Token(text=token, logprob=logprob) for token, logprob in choice.tokens],
-            finish_reason={"reason": choice.finish_reason},
-            thinking=Thinking(text=reasoning) if reasoning is not None else None,
-        )
-        # Completions endpoints may send text after this token. HELM's own client cuts there too.
-        end_token = None if is_chat else "<|endoftext|>"
-        return truncate_sequence(output, request, end_of_text_token=end_token, print_warning=False)
-
-
-def adjustment_of(name: str, change: openai_api.Change, judge: str | None = None) -> str:
-    """Return the sentence by which the result reports a change of the requests.
-
-    Args:
-        name: the parameter that the endpoint refused.
-        change: the change that was made.
-        judge: the name of the judge, if the requests ask a judge for verdicts by a schema.
-    """
-    if judge is not None and name == openai_api.RESPONSE_FORMAT:
-        return (
-            f"the endpoint of judge {judge} refuses {name} with a schema (structured): only the "
-            "prompt stated the form of the verdicts"
-        )
-    if change is None:
-        return f"the endpoint refuses {name}: it was left out, the model's own default was used"
-    if isinstance(change, openai_api.SetTo):
-        return f"the endpoint refuses the run's {name}: {name} {change.value:g} was sent instead"
-    return f"the endpoint takes {change} in place of {name}"
-
-
-def other_form_of(server: str) -> str:
-    """Return the sentence by which the result reports answers in a server's own form."""
-    return (
-        f"the answers have the form of {server}, not of the OpenAI-compatible API that was "
-        "asked: the server may ignore the temperature and the limit of tokens"
-    )
-
-
-def _print_to_stderr(line: str) -> None:
-    print(printable_lines(line), file=sys.stderr, flush=True)
-
-
-def failed_result(message: str) -> RequestResult:
-    """Return HELM's result for a request that failed for good."""
-    flags = ErrorFlags(is_retriable=False, is_fatal=False)
-    return RequestResult(
-        success=False,
-        embedding=[],
-        completions=[],
-        cached=False,
-        error=message,
-        error_flags=flags,
-    )
 
 
 @cache

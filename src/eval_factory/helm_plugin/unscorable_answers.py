@@ -22,8 +22,8 @@ from helm.proxy.retry import NonRetriableException
 
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.helm import names
-from eval_factory.helm_plugin.client import failed_result
 from eval_factory.helm_plugin.error_causes import error_and_causes, raised_at
+from eval_factory.helm_plugin.helm_results import failed_result
 from eval_factory.helm_plugin.session import judging
 
 _MIN_ANSWERS_PER_UNSCORABLE = 2

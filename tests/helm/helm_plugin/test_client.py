@@ -27,7 +27,7 @@ from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import EndpointLimits, EndpointSettings
 from eval_factory.endpoint.shared_limits import LimitServer, SharedLimits
-from eval_factory.helm_plugin import client, session
+from eval_factory.helm_plugin import helm_results, session
 from eval_factory.helm_plugin.client import Endpoint, EndpointClient, EndpointStopped
 from eval_factory.scoring import journal
 from facts import says
@@ -86,7 +86,7 @@ def kept_in(folder: Path) -> list[dict[str, Any]]:
 
 def keep(endpoint: Endpoint, folder: Path, request: Request, choice: dict[str, Any]) -> None:
     """As an older version did, or at a time in which every field was taken."""
-    asked = endpoint._keyed(request)
+    asked = endpoint._requests.keyed(request)
     session.session_for(folder).cache.save(
         response_cache.Answer(
             asked.key, "model", "m", asked.body, {"choices": [choice]}, time.time(), 0.1
@@ -104,7 +104,7 @@ def test_an_error_costs_one_instance(
         raise ArithmeticError("over the prompt of a patient")
 
     with monkeypatch.context() as patch:
-        patch.setattr(client, "truncate_sequence", stumbles)
+        patch.setattr(helm_results, "truncate_sequence", stumbles)
         result = endpoint.make_request(REQUEST)
     flags = result.error_flags
     assert flags is not None
@@ -193,7 +193,7 @@ def test_equal_requests_at_once_are_sent_once(
     assert [result.completions[0].text for result in results] == ["p"] * 4 + ["other", "last"]
     assert sorted(result.cached for result in results) == [False] * 3 + [True] * 3
     assert len(server.requests) == 3
-    key = endpoint._keyed(REQUEST).key
+    key = endpoint._requests.keyed(REQUEST).key
     attempts = journal.read_attempts(tmp_path / "cache.db")
     rows = [(row["outcome"], row["attempt"]) for row in attempts if row["key"] == key]
     assert rows == [("answered", 1), *[("cached", 0)] * 3], "sent and cached are what was asked"
@@ -314,7 +314,7 @@ def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> No
         url = server.url
     (kept,) = kept_in(tmp_path)
     assert "temperature" not in kept
-    asked_as_it_was = endpoint._keyed(REQUEST)
+    asked_as_it_was = endpoint._requests.keyed(REQUEST)
     # nothing was answered to it
     assert not session.session_for(tmp_path).cache.holds(asked_as_it_was.key)
     assert response_cache.read_changes(tmp_path / "cache.db", url, "m") == [{"temperature": None}]
