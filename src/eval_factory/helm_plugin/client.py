@@ -1,9 +1,9 @@
 """Defines the client that HELM loads by its class name, which sends HELM's requests to an endpoint.
 
 The client reads answers from the response cache, sends the other requests, and retries requests
-that fail. If a request fails for good, HELM goes on with an empty completion, and the journal holds
-the reason. A cause that affects every request (the key is wrong, the model is unknown, no server
-answers) stops the run at once.
+that fail. If a request fails for good, HELM goes on with an empty completion, and the journal (the
+table of all attempts in cache.db) holds the reason. A cause that affects every request (the key is
+wrong, the model is unknown, no server answers) stops the run at once.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ class Endpoint:
         self._batch = self._batched_role()
         if self._batch is not None:
             # With batches, an answer 429 (Too Many Requests) always uses up a retry. A time limit
-            # would not end the retries: each pass replays the stored replies within seconds.
+            # would not end the retries: the run consists of several passes of helm-run, and each
+            # pass replays the stored replies within seconds.
             for server in servers.all:
                 server.is_patient = False
         self._keys_of_earlier_passes: set[str] = set()  # see `_was_got_in_earlier_pass`
