@@ -20,6 +20,7 @@ from eval_factory.core.foreign_text import (
     without_html,
 )
 from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint.limits import RATE_LIMIT_STATUSES
 from eval_factory.endpoint.proxies import find_trusted_certificates, proxy_for
 from eval_factory.endpoint.servers import Servers
 from eval_factory.endpoint.sign_in import SignInError
@@ -51,7 +52,9 @@ class BatchApiError(Exception):
     @property
     def is_temporary(self) -> bool:
         """True if a later try may succeed."""
-        return self.status is None or self.status == 429 or self.status >= 500
+        if self.status is None or self.status in RATE_LIMIT_STATUSES:
+            return True
+        return self.status >= 500
 
 
 @dataclass(frozen=True)

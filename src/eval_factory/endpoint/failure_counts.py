@@ -27,7 +27,7 @@ from eval_factory.endpoint.http_wire import (
     MalformedAnswerError,
     TransportError,
 )
-from eval_factory.endpoint.limits import asked_pause
+from eval_factory.endpoint.limits import RATE_LIMIT_STATUSES, asked_pause
 from eval_factory.endpoint.servers import Server
 
 
@@ -211,7 +211,7 @@ class Tries:
 
     def _note_times(self, error: TransportError, now: float) -> None:
         """Set `_limited_since` and `_silent_since` after a failure."""
-        if error.status != 429:
+        if error.status not in RATE_LIMIT_STATUSES:
             self._limited_since = None
         elif self._limited_since is None:
             self._limited_since = now

@@ -36,6 +36,12 @@ MINUTE_S = 60.5
 The minute is a little longer than 60 s, because the endpoint counts arrivals, and the first request
 of a minute may take longer to arrive than the first request of the next minute.
 """
+RATE_LIMIT_STATUSES = frozenset({429, 498})
+"""The HTTP statuses that mean that a limit was reached.
+
+- 429 Too Many Requests.
+- 498: Groq's status for requests beyond the capacity of its flex tier.
+"""
 _Key = TypeVar("_Key", bound=Hashable)
 """The type of the keys that name the requests of a `Limit`."""
 

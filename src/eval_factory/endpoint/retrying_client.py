@@ -51,17 +51,17 @@ from eval_factory.endpoint.http_wire import (
     Reply,
     TransportError,
 )
-from eval_factory.endpoint.limits import asked_pause
+from eval_factory.endpoint.limits import RATE_LIMIT_STATUSES, asked_pause
 from eval_factory.endpoint.refused_parameters import Changes
 from eval_factory.endpoint.replies import EndpointUnusable, RequestFailed
 from eval_factory.endpoint.servers import LONG_PAUSE_S, Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
 
-RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
+RETRIED_STATUSES = (frozenset({408, 409, 425, *range(500, 600)}) | RATE_LIMIT_STATUSES) - {501, 505}
 """The HTTP statuses after which a request is sent again.
 
 - 408 Request Timeout, 409 Conflict, 425 Too Early: the server was not ready for the request.
-- 429 Too Many Requests: a limit was reached.
+- 429 Too Many Requests, 498 (Groq's own): a limit was reached.
 - 5xx: the server or a gateway failed. Gateways have statuses of their own (520 to 527, 529).
 - Not 501 Not Implemented and 505 HTTP Version Not Supported: another attempt gets the same answer.
 """
@@ -76,10 +76,10 @@ PROMPT_STATUSES = frozenset({403, 404})
 
 Before the first answer, these statuses are about the key or the model.
 """
-OVERLOAD_STATUSES = frozenset({429, 503, 529})
+OVERLOAD_STATUSES = RATE_LIMIT_STATUSES | {503, 529}
 """The HTTP statuses after which fewer requests are sent at once.
 
-- 429 Too Many Requests: a limit was reached.
+- 429 Too Many Requests, 498 (Groq's own): a limit was reached.
 - 503 Service Unavailable, 529 (a gateway's own): the server is overloaded.
 """
 REFUSALS_IN_A_ROW = 20
@@ -651,7 +651,7 @@ class RetryingClient:
                 # From now on, fewer requests are sent to this server at once.
                 turn.server.admission.too_many(turn.slot, capped_pause(headers))
             meaning = ""
-            if status == 429:
+            if status in RATE_LIMIT_STATUSES:
                 meaning = " (rate limit)"
             raise TransportError(
                 f"HTTP {status}{meaning}{where}: {text}",
@@ -696,7 +696,7 @@ class RetryingClient:
             if is_last_server:
                 raise EndpointUnusable(server.messages.no_credit(status, text), status)
             raise TransportError(f"HTTP {status}: {text}", status=status, error_text=text)
-        if pause is None and status == 429:  # the words may name a limit per day
+        if pause is None and status in RATE_LIMIT_STATUSES:  # the words may name a limit per day
             has_long_limit = stated_errors.means_long_limit(text)
         if not has_long_limit:
             return

@@ -13,6 +13,7 @@ from eval_factory.core.foreign_text import one_line, printable_lines
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint import openai_answers, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.limits import RATE_LIMIT_STATUSES
 from eval_factory.endpoint.native_answers import CONVERTED_FROM
 from eval_factory.endpoint.replies import RequestFailed
 from eval_factory.endpoint.retrying_client import Answered
@@ -57,7 +58,8 @@ class EndpointMessages:
 
     def report_busy(self, error: RequestFailed) -> None:
         """Print a line about a rate limit or about silence, at most once in an interval."""
-        if error.status not in (429, None):  # None: there was no answer with an HTTP status.
+        # None: there was no answer with an HTTP status.
+        if error.status is not None and error.status not in RATE_LIMIT_STATUSES:
             return
         with self._lock:
             now = time.monotonic()

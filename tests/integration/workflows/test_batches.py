@@ -294,12 +294,13 @@ def test_lines_twice_and_of_nobody_are_left_out(night: Night, endpoint: BatchEnd
     assert night.screen.getvalue().count("warning") == 2
 
 
-def test_a_busy_endpoint_is_asked_again(night: Night, endpoint: BatchEndpoint) -> None:
+@pytest.mark.parametrize("status", [429, 498])
+def test_a_busy_endpoint_is_asked_again(night: Night, endpoint: BatchEndpoint, status: int) -> None:
     calls = Counter[str]()
 
     def before(method: str, path: str) -> int | None:
         calls[path] += 1
-        return 429 if path == "/v1/files" and calls[path] == 1 else None
+        return status if path == "/v1/files" and calls[path] == 1 else None
 
     endpoint.before = before
     night.go()

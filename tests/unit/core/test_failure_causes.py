@@ -140,6 +140,7 @@ def test_the_model_comes_before_its_judges() -> None:
             "requests_per_minute",
             "requests_per_minute in extra.judges",
         ),
+        ("HTTP 498 (rate limit): slow down", "requests_per_minute", "requests_per_minute"),
         ("HTTP 429 (rate limit): You exceeded your current quota", "no credit", "no credit"),
         (
             "HTTP 429: You exceeded your current quota. * Quota exceeded for metric: x",

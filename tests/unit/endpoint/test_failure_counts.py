@@ -111,6 +111,13 @@ def test_where_the_window_has_passed_rate_limits_cost_retries(
     assert len(transport.sent) == 3
 
 
+@pytest.mark.parametrize("status", [429, 498])
+def test_each_status_of_a_rate_limit_costs_no_retry(status: int) -> None:
+    transport = Replies(*[reply(status, {})] * 5, reply(200))
+    ask(transport, max_retries=0, is_patient=True)
+    assert len(transport.sent) == 6
+
+
 def test_the_pause_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr(failure_counts, "_pause", REAL_PAUSE)

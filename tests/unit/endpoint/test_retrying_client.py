@@ -65,7 +65,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "status", [408, 409, 425, 429, 500, 502, 503, 504, 507, *range(520, 528), 529, 530]
+    "status", [408, 409, 425, 429, 498, 500, 502, 503, 504, 507, *range(520, 528), 529, 530]
 )
 def test_asked_again(status: int) -> None:
     transport = Replies(reply(status, {"error": "x"}), reply(status, {"error": "x"}), reply(200))
@@ -180,7 +180,7 @@ def test_a_limit_a_minute_is_waited_for(error: Any, headers: dict[str, str]) -> 
     assert answered.attempt == 2
 
 
-@pytest.mark.parametrize("status", [429, 503, 529])
+@pytest.mark.parametrize("status", [429, 498, 503, 529])
 def test_a_pause_of_hours_stops_the_run(status: int) -> None:
     transport = Replies(reply(status, {"error": "x"}, **{"retry-after": "7200"}))
     with pytest.raises(EndpointUnusable, match="limit until 20") as stopped:
