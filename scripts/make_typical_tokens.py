@@ -30,7 +30,7 @@ from eval_factory.config.evaluation import RunRequest, build_evaluation  # noqa:
 from eval_factory.plan.run_plan import make_plan  # noqa: E402
 from eval_factory.tasks.framework import Task, load_framework  # noqa: E402
 from eval_factory.tasks.typical_tokens import FILE, TypicalRequest, typical_requests  # noqa: E402
-from eval_factory.workflows.estimate import prompt_sizes  # noqa: E402
+from eval_factory.workflows.measured_prompts import prompt_sizes  # noqa: E402
 
 LENGTHS = ROOT / "scripts" / "typical_lengths.yml"
 HEAD = """\

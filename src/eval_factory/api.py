@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from eval_factory.report.reader import StoredResult, load_result
     from eval_factory.tasks.task_info import ParameterInfo, TaskInfo, list_tasks
     from eval_factory.workflows.calibrate import Calibrated
-    from eval_factory.workflows.estimate import Estimate
+    from eval_factory.workflows.estimate_records import Estimate
     from eval_factory.workflows.evaluated import Evaluated
     from eval_factory.workflows.reproduce import Reproduction, Reran
     from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport

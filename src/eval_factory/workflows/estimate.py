@@ -1,7 +1,7 @@
 """Estimates the requests, tokens, cost and time of a run without sending a request.
 
 The figures come from the configuration, from cached answers, and from a helm-run in a temporary
-folder that prepares all requests but sends none of them.
+folder that prepares all requests but sends none of them (`measured_prompts.py`).
 
 Each figure has a source. A figure that cannot be determined is None. If the lengths of the answers
 are unknown, their maximum is counted.
@@ -9,52 +9,36 @@ are unknown, their maximum is counted.
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 import sqlite3
-import tempfile
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core import formats
-from eval_factory.core import logs as event_names
-from eval_factory.core.budget import (
-    BY_ENDPOINT,
-    BYTES_PER_TOKEN,
-    MAX_COST,
-    MAX_REQUESTS,
-    MAX_TOKENS,
-    MAX_WALL,
-    Budget,
-    Price,
-)
-from eval_factory.core.errors import EvalFactoryError, PrerequisiteError
+from eval_factory.core.budget import BY_ENDPOINT, BYTES_PER_TOKEN, Price
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.rundir import PRIVATE, RunDir
-from eval_factory.core.safe_files import write_atomic
-from eval_factory.data.hub import HF_OFFLINE
 from eval_factory.endpoint.openai_answers import token_counts_of
 from eval_factory.endpoint.paid_answers import USAGE_SQL, stated_cost
-from eval_factory.helm import names
-from eval_factory.helm.command import command_line, model_files
 from eval_factory.helm.trivial_answers import PADDED_QUESTION_COUNT
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price_message
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.report.reader import load_result
 from eval_factory.tasks.typical_tokens import typical_requests
-from eval_factory.workflows.context import RunContext, redactor_of
-from eval_factory.workflows.helm_run import run_helm
-from eval_factory.workflows.prepare import data_settings, find_bundle, place_data
+from eval_factory.workflows.estimate_records import (
+    SECONDS_PER_HOUR,
+    Estimate,
+    RoleEstimate,
+    sum_or_none,
+)
+from eval_factory.workflows.measured_prompts import Measure, PromptSizes, prompt_sizes
 
-SECONDS_PER_HOUR = 3600.0
 SECONDS_PER_MINUTE = 60.0
 # the SQL query for the latency and the usage of each answer in the cache
 _CACHED_ANSWERS = f"""
@@ -64,29 +48,6 @@ FROM responses r WHERE role = ? AND model_id = ? ORDER BY created, key
 # parts of the texts about the sources of figures
 _AGAIN_IF_UNUSABLE = "and again if the answer cannot be used"
 RUN_FIRST = "unknown: run the evaluation with limit_samples first, then estimate again"
-_MAX_REASON = 200  # the maximum length of the reason why sizes could not be measured
-
-
-@dataclass(frozen=True)
-class PromptSizes:
-    """The number and sizes of a run's prompts.
-
-    If they could not be measured, `requests` is None and `reason` says why.
-    """
-
-    requests: int | None  # the number of requests to the model
-    prompt_bytes: int = 0  # the size of all prompts together, in bytes
-    most_tokens: int = 0  # the maximum number of tokens in all answers together
-    reason: str = ""
-    judge_requests: int = 0  # requests to each judge of a rubric; 0 if the task has no rubric
-    # tokens for pictures and sounds, roughly; None if the prompts have no pictures or sounds
-    media_tokens: int | None = None
-    typical: str = ""
-    """The source of the sizes if they are typical of the task; "" if the requests were measured."""
-
-
-Measure = Callable[[Plan, Mapping[str, str]], PromptSizes]
-"""A function that returns the prompt sizes of a plan, given the environment variables."""
 
 
 @dataclass(frozen=True)
@@ -113,169 +74,6 @@ class TokenCount(NamedTuple):
     prompts: float | None  # the tokens of all prompts together; None if unknown
     answers: float | None  # the tokens of all answers together; None if unknown
     source: str  # where the numbers come from, or why they are unknown
-
-
-def sum_or_none(parts: Iterable[float | None]) -> float | None:
-    """Return the sum of the parts; None if any part is None."""
-    values = list(parts)
-    if None in values:
-        return None
-    return sum(part for part in values if part is not None)
-
-
-@dataclass(frozen=True)
-class RoleEstimate:
-    """An estimate for the model or one judge. A figure is None if it is unknown."""
-
-    role: str
-    model_id: str
-    requests: int | None
-    prompt_tokens: float | None
-    completion_tokens: float | None
-    cost: float | None  # in US dollars
-    # the time for the requests alone, with the configured parallelism and limits per minute
-    hours: float | None
-    sources: Mapping[str, str]  # the source of each figure by name, or why the figure is unknown
-
-    @property
-    def tokens(self) -> float | None:
-        """The tokens of prompts and answers together."""
-        return sum_or_none([self.prompt_tokens, self.completion_tokens])
-
-
-class Total(ABC):
-    """The sums of several estimates. A sum is None if the figure is unknown for any part."""
-
-    budget: Budget
-
-    @property
-    @abstractmethod
-    def parts(self) -> Sequence[RoleEstimate | Total]:
-        """The estimates that are added."""
-
-    @property
-    @abstractmethod
-    def hours(self) -> float | None:
-        """The time of all parts; not always the sum, because parts may run at the same time."""
-
-    @property
-    def requests(self) -> float | None:
-        """The requests of all parts."""
-        return sum_or_none(part.requests for part in self.parts)
-
-    @property
-    def tokens(self) -> float | None:
-        """The tokens of all parts."""
-        return sum_or_none(part.tokens for part in self.parts)
-
-    @property
-    def cost(self) -> float | None:
-        """The cost of all parts in US dollars."""
-        return sum_or_none(part.cost for part in self.parts)
-
-    @property
-    def exceeded_limits(self) -> dict[str, float]:
-        """The needed amount for each limit that the run would exceed, by the name of the limit."""
-        seconds = None if self.hours is None else self.hours * SECONDS_PER_HOUR
-        needed = {
-            MAX_COST: self.cost,
-            MAX_REQUESTS: self.requests,
-            MAX_TOKENS: self.tokens,
-            MAX_WALL: seconds,
-        }
-        exceeded = {}
-        for name, limit in self.budget.stated_limits.items():
-            amount = needed[name]
-            if amount is not None and amount > limit:
-                exceeded[name] = amount
-        return exceeded
-
-    def sums_record(self) -> dict[str, Any]:
-        """Return the sums of all parts as a record for other programs."""
-        sums = {"requests": self.requests, "tokens": self.tokens, "cost": self.cost}
-        return {**sums, "currency": "USD", "hours": self.hours}
-
-    def exceeded_limit_lines(self) -> list[str]:
-        """Return a line for each limit that will be reached before the end."""
-        return [
-            f"  {name} ({self.budget.stated_limits[name]:g}) will be reached before the end"
-            for name in self.exceeded_limits
-        ]
-
-
-def estimate_text(figures: RoleEstimate | Total) -> str:
-    """Return the figures as a text: `40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
-    cost = "unknown cost" if figures.cost is None else formats.money(figures.cost)
-    time = "unknown time" if figures.hours is None else formats.hours(figures.hours)
-    requests = formats.count(figures.requests, missing="unknown")
-    tokens = formats.count(figures.tokens, missing="unknown")
-    return f"{requests} requests, {tokens} tokens, {cost}, {time}"
-
-
-@dataclass(frozen=True)
-class Estimate(Total):
-    """The estimate of one run."""
-
-    task: str
-    roles: tuple[RoleEstimate, ...]  # the model first, then the judges
-    # number of answers in the output folder; an answer that the run needs again costs nothing
-    cached_answers: int
-    budget: Budget
-    # True if `extra.stop_when` may end the run early; the figures are then upper bounds
-    at_most: bool = False
-
-    @property
-    def parts(self) -> Sequence[RoleEstimate]:
-        """The estimates of the model and the judges."""
-        return self.roles
-
-    @property
-    def hours(self) -> float | None:
-        """The model's time plus the longest judge's time.
-
-        The judges are asked after the model, and all judges at the same time.
-        """
-        model, *judges = [role.hours for role in self.roles]
-        known_hours = []
-        for hours in judges:
-            if hours is not None:
-                known_hours.append(hours)
-        if len(known_hours) < len(judges):
-            return None
-        return sum_or_none([model, max(known_hours, default=0.0)])
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the estimate as a record for other programs."""
-        bound = {"at_most": True} if self.at_most else {}
-        return {
-            "task": self.task,
-            **bound,
-            **self.sums_record(),
-            "kept_answers": self.cached_answers,
-            "beyond": self.exceeded_limits,
-            "roles": [asdict(role) for role in self.roles],
-        }
-
-    def to_text(self) -> str:
-        """Return the estimate for the screen."""
-        figures = estimate_text(self)
-        if self.at_most:
-            figures = f"at most {figures}"
-        lines = [f"{self.task}: {figures}"]
-        for role in self.roles:
-            lines.append(f"  {role.role} ({role.model_id}): {estimate_text(role)}")
-            lines += [f"    {name}: {source}" for name, source in role.sources.items()]
-        if self.cached_answers:
-            lines.append(
-                f"  {self.cached_answers:,} answers are stored in the output folder: "
-                "an answer that is needed again costs nothing"
-            )
-        lines += self.exceeded_limit_lines()
-        lines.append(
-            "  not counted: time for loading data and scoring, and requests that are sent again "
-            "after an error"
-        )
-        return "\n".join(lines)
 
 
 def estimate(
@@ -673,81 +471,3 @@ def typical_sizes(plan: Plan) -> PromptSizes | None:
         media_tokens=media_tokens,
         typical=typical.source,
     )
-
-
-def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:
-    """Return the sizes of a run's prompts, measured without keys and without a network.
-
-    The sizes are unknown if the run would have to download data.
-    """
-    try:
-        with tempfile.TemporaryDirectory(prefix="eval-factory-estimate-") as folder:
-            plan_in_folder = replace(plan, rundir=RunDir(Path(folder)))
-            return sizes_in(_measuring_events(plan_in_folder, env))
-    except EvalFactoryError as error:
-        first_line = str(error).partition("\n")[0]
-        return PromptSizes(requests=None, reason=first_line[:_MAX_REASON])
-
-
-def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
-    """Return the sizes from the events of a helm-run that measured the requests."""
-    for event in events:
-        if event["event"] == event_names.MEASURED:
-            # The event has the sizes under the names of the fields of `PromptSizes`.
-            sizes = {}
-            for size in fields(PromptSizes):
-                if size.name in event:
-                    sizes[size.name] = event[size.name]
-            return PromptSizes(**sizes)
-    errors = []
-    for event in events:
-        if event["event"] == event_names.RUN_FAILED:
-            errors.append(event["error"])
-    kind = errors[0].partition(":")[0] if errors else "HELM made no requests"
-    reason = f"the data of the task are missing or incomplete on this machine: {kind}"
-    return PromptSizes(requests=None, reason=reason)
-
-
-def scenarios_of_earlier_runs(plan: Plan) -> Path:
-    """Return the path of the data of earlier runs in the output folder.
-
-    `plan.rundir` is not used, because it may be the temporary folder of a measurement.
-    """
-    return RunDir(plan.evaluation.output_dir.absolute()).helm / names.SCENARIOS_FOLDER
-
-
-def _measuring_events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-    """Run helm-run in the plan's folder without a network, and return its events.
-
-    helm-run measures the requests and sends none. It can read the data in the evaluation's output
-    folder.
-    """
-    log = logging.Logger("estimate")
-    screen = io.StringIO()
-    log.addHandler(logging.NullHandler())  # discards all messages
-    with plan.rundir.locked(screen.write) as lock:
-        redactor = redactor_of(plan.evaluation, env)
-        context = RunContext(plan.rundir, lock, env=env, redactor=redactor, log=log, screen=screen)
-        bundle = find_bundle(plan, env)
-        settings = data_settings(plan, bundle, env)
-        # helm-run may contact no host
-        settings = replace(
-            settings,
-            allowed=(),
-            proxies={},
-            library_variables={**settings.library_variables, **HF_OFFLINE},
-        )
-        # helm-run finds the data of earlier runs, which it cannot download, through links.
-        scenarios = scenarios_of_earlier_runs(plan)
-        for folder in (scenarios, scenarios.with_name(names.PERTURBATIONS_FOLDER)):
-            if folder.is_dir():
-                plan.rundir.helm.mkdir(parents=True, exist_ok=True)
-                (plan.rundir.helm / folder.name).symlink_to(folder, target_is_directory=True)
-        for name, text in model_files(plan).items():
-            write_atomic(plan.rundir.model_configs / name, text, mode=PRIVATE)
-        place_data(context, plan, bundle)
-        argv = []  # the command of a run, with the runner that measures and sends no requests
-        for argument in command_line(plan):
-            is_runner = argument == names.RUNNER_CLASS
-            argv.append(names.MEASURING_RUNNER_CLASS if is_runner else argument)
-        return run_helm(context, plan.evaluation, argv, settings).events

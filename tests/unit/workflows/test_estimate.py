@@ -22,14 +22,10 @@ from eval_factory.report.reader import load_result
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.typical_tokens import TypicalRequest, typical_requests
 from eval_factory.workflows import estimate as module
-from eval_factory.workflows.estimate import (
-    RUN_FIRST,
-    CachedFigures,
-    Estimate,
-    PromptSizes,
-    RoleEstimate,
-    estimate,
-)
+from eval_factory.workflows import measured_prompts
+from eval_factory.workflows.estimate import RUN_FIRST, CachedFigures, estimate
+from eval_factory.workflows.estimate_records import Estimate, RoleEstimate
+from eval_factory.workflows.measured_prompts import PromptSizes
 from facts import each_says, says
 
 MEASURED = PromptSizes(10, 4000, 50)
@@ -325,18 +321,18 @@ EVENT = {"event": "measured", "requests": 3, "prompt_bytes": 400, "most_tokens":
 
 
 def test_a_run_that_was_measured_and_data_that_are_not_here() -> None:
-    assert module.sizes_in([{"event": "phase", "phase": "loading data"}, EVENT]) == PromptSizes(
-        3, 400, 15
-    )
-    assert module.sizes_in([{**EVENT, "judge_requests": 7}]) == PromptSizes(
+    assert measured_prompts.sizes_in(
+        [{"event": "phase", "phase": "loading data"}, EVENT]
+    ) == PromptSizes(3, 400, 15)
+    assert measured_prompts.sizes_in([{**EVENT, "judge_requests": 7}]) == PromptSizes(
         3, 400, 15, judge_requests=7
     )
     failed = {
         "event": "run_failed",
         "error": "DownloadError: https://host/file could not be downloaded",
     }
-    says(str(module.sizes_in([failed]).reason), "missing or incomplete", "DownloadError")
-    assert module.sizes_in([]).reason.endswith("HELM made no requests")
+    says(str(measured_prompts.sizes_in([failed]).reason), "missing or incomplete", "DownloadError")
+    assert measured_prompts.sizes_in([]).reason.endswith("HELM made no requests")
 
 
 def test_a_bundle_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
@@ -345,7 +341,7 @@ def test_a_bundle_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
         "config.params.extra.data_dir": str(tmp_path / "no bundle"),
         "config.output_dir": str(tmp_path / "out"),
     }
-    found = module.prompt_sizes(plan(there), {})
+    found = measured_prompts.prompt_sizes(plan(there), {})
     assert found.requests is None
     assert "no bundle" in found.reason
     assert "\n" not in found.reason

@@ -13,15 +13,12 @@ from typing import Any
 from eval_factory.config.suite import Suite
 from eval_factory.core.budget import Budget
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.estimate import (
-    Estimate,
+from eval_factory.workflows.estimate import estimate
+from eval_factory.workflows.estimate_records import Estimate, Total, estimate_text, sum_or_none
+from eval_factory.workflows.measured_prompts import (
     PromptSizes,
-    Total,
-    estimate,
-    estimate_text,
     prompt_sizes,
     scenarios_of_earlier_runs,
-    sum_or_none,
 )
 from eval_factory.workflows.suite.planned_cells import (
     checked_cells,

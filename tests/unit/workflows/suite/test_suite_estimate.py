@@ -13,12 +13,8 @@ from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows import estimate
-from eval_factory.workflows.estimate import (
-    Estimate,
-    PromptSizes,
-    RoleEstimate,
-    scenarios_of_earlier_runs,
-)
+from eval_factory.workflows.estimate_records import Estimate, RoleEstimate
+from eval_factory.workflows.measured_prompts import PromptSizes, scenarios_of_earlier_runs
 from eval_factory.workflows.suite import suite_estimate
 from eval_factory.workflows.suite.suite_estimate import (
     CellEstimate,
