@@ -1,23 +1,16 @@
-"""Sends the requests of a run in batches, polls the batches, and stores their answers.
+"""Runs helm-run with batches: polls the batches, and stores or cancels them.
 
-helm-run writes its requests to batches.db, the ledger, and ends. This module then sends the
-requests, waits for the answers and starts helm-run again. A `BatchLine` of the ledger is one
-request.
-
-Before eval-factory sends a batch, it records the batch's intent: a name that it also puts into the
-batch's metadata. If a process dies, the same command finds each batch again, either by the ID that
-the endpoint gave it or by its intent. If a batch cannot be found with certainty, its requests are
-not sent again, because they may already cost money; the user decides what to do.
+helm-run writes its requests to batches.db, the ledger, and ends. This module then has the requests
+sent (`batch_sending.py`), waits for the answers and starts helm-run again. A `BatchLine` of the
+ledger is one request. Each batch has an intent: a name that is recorded before the batch is sent.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import NamedTuple, TextIO, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TextIO
 
 from eval_factory.config.evaluation import RunRequest, build_evaluation
 from eval_factory.core.budget import Budget, Price, Spending
@@ -32,85 +25,35 @@ from eval_factory.core.formats import counted
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.logs import BATCHES_AWAITED
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.urls import API_PATHS
-from eval_factory.endpoint.batch_api import (
-    INTENT_METADATA_KEY,
-    BatchApi,
-    BatchApiError,
-    BatchStatus,
-    reply_in,
-)
+from eval_factory.endpoint.batch_api import BatchApiError, BatchStatus, reply_in
 from eval_factory.endpoint.batch_ledger import (
     Batch,
     BatchLedger,
     BatchLine,
     BatchState,
     has_open_batches,
-    line_of_file,
 )
-from eval_factory.endpoint.endpoint_settings import BATCH_OR_SINGLE, EndpointSettings
 from eval_factory.endpoint.paid_answers import spent_so_far
-from eval_factory.plan.batch_endpoints import batch_api_of, batch_refusal
+from eval_factory.plan.batch_endpoints import batch_refusal
 from eval_factory.plan.prices import budget_of, prices_for_helm_run, prices_of
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.batch_sending import (
+    FIRST_PAUSE_S,
+    MAX_PAUSE_S,
+    SAME_COMMAND,
+    BatchedEndpoint,
+    BatchSender,
+    label_of,
+)
 from eval_factory.workflows.context import RunContext, lock_folder
 from eval_factory.workflows.helm_run import EndedHelmRun
 from eval_factory.workflows.options import BatchChoice
 
-MAX_REQUESTS = 50_000
-"""The maximum number of requests in a batch, as OpenAI publishes it."""
-MAX_BYTES = 200_000_000
-"""The maximum size of a batch's file, in bytes, as OpenAI publishes it."""
-# the pauses between two polls, and between two tries of a request to the batch API
-FIRST_PAUSE_S = 0.5  # in seconds
-MAX_PAUSE_S = 60.0  # in seconds
 PAUSE_FACTOR = 1.5  # each pause between polls is this many times as long as the pause before
-RETRY_FACTOR = 2.0  # the same for the pauses between tries
-REPORT_INTERVAL_S = 600.0  # an unchanged state is shown again after this time, in seconds
-SETTLING_S = 5.0
-"""The seconds after which the endpoint lists a batch whose creation was not confirmed."""
 MAX_SILENCE_S = 6 * 3600.0
 """The seconds for which all polls may fail: a laptop may sleep, or a network may be down."""
 TOO_MANY_TOKENS = "token_limit_exceeded"  # the error code of a batch with too many tokens
-SAME_COMMAND = "the same command goes on"
-"""The end of messages: to resume, the user runs the same command again."""
-
-_T = TypeVar("_T")
-
-
-class _ShownState(NamedTuple):
-    """The state of a batch as it was last shown to the user."""
-
-    state: str
-    completed: int  # the number of completed requests
-    shown_at: float  # the time, by the monotonic clock
-
-
-@dataclass
-class _BatchedEndpoint:
-    """An endpoint whose requests are sent in batches."""
-
-    settings: EndpointSettings
-    api: BatchApi
-    api_path: str
-    """The path of the API for single requests, such as `/v1/chat/completions`. Each line of a
-    batch's file names it.
-    """
-    secret_fields: Mapping[str, object]
-    """Fields of every request with values that are sent but not stored."""
-    price: Price | None
-    sends_singly: bool
-    """True if requests that a batch left unanswered are sent one by one."""
-    shown_states: dict[str, _ShownState] = field(default_factory=dict)
-    """A dict from the intent of each batch to its last shown state."""
-
-    def file_of(self, lines: Sequence[BatchLine]) -> bytes:
-        """Return the content of a batch's file with these lines."""
-        text = "".join(
-            f"{line_of_file(line, self.api_path, self.secret_fields)}\n" for line in lines
-        )
-        return text.encode("utf-8", "surrogatepass")
 
 
 class Batches:
@@ -131,12 +74,7 @@ class Batches:
         self._choice = choice
         self._deadline = deadline
         self._ledger = BatchLedger(context.rundir.batches)
-        prices = prices_of(plan).known
-        self._endpoint_of_role = {}
-        for settings in plan.endpoints:
-            if settings.batch:
-                price = prices.get(settings.role)
-                self._endpoint_of_role[settings.role] = _batched_endpoint(settings, context, price)
+        self._sender = BatchSender(context, plan, choice, self._ledger)
 
     def close(self) -> None:
         """Close the ledger of batches."""
@@ -147,7 +85,7 @@ class Batches:
         self._ledger.begin_invocation()
         for batch in self._ledger.open_batches():
             if batch.state is BatchState.CREATING:  # the endpoint may or may not have the batch
-                self._resolve_unknown(batch)
+                self._sender.resolve_unknown(batch)
             elif batch.state is not BatchState.SENT:
                 # The batch does not exist at the endpoint yet, so its requests need a new batch.
                 self._ledger.to_be_sent_again(batch.intent)
@@ -191,7 +129,7 @@ class Batches:
         for line in self._ledger.waiting():
             # A waiting request that has replies was in a batch, and no batch gave a usable answer.
             was_in_batch = bool(self._ledger.replies(line.key))
-            if was_in_batch and self._endpoint_of_role[line.role].sends_singly:
+            if was_in_batch and self._sender.endpoint_of_role[line.role].sends_singly:
                 return True
         return False
 
@@ -204,9 +142,9 @@ class Batches:
             InterruptedRunError: The user pressed Ctrl-C; the batches continue at the endpoint.
         """
         for role, lines in _by_role(self._affordable(self._ledger.waiting())).items():
-            for part in self._split_for_files(self._endpoint_of_role[role], lines):
-                batch = self._record_intent(role, part)
-                self._send(batch)
+            for part in self._sender.endpoint_of_role[role].split_for_files(lines):
+                batch = self._sender.record_intent(role, part)
+                self._sender.send(batch)
         self._wait()
         # The next helm-run takes the stored answers, and writes the other requests again.
         self._ledger.forget_waiting()
@@ -218,16 +156,16 @@ class Batches:
     def _cancel_batch(self, batch: Batch) -> str:
         """Cancel one batch, and return a line that says what the endpoint answered."""
         if batch.state is BatchState.CREATING:
-            self._resolve_unknown(batch)
+            self._sender.resolve_unknown(batch)
             batch = self._ledger.batch(batch.intent)  # with the ID, if the endpoint has the batch
         if batch.batch_id is None:
             self._ledger.to_be_sent_again(batch.intent)
-            return f"{self._label(batch)}: was never sent, so there is nothing to cancel"
+            return f"{label_of(batch)}: was never sent, so there is nothing to cancel"
         try:
-            status = self._endpoint_of(batch).api.cancel(batch.batch_id)
+            status = self._sender.endpoint_of(batch).api.cancel(batch.batch_id)
         except BatchApiError as error:
-            return f"{self._label(batch)}: {error}"
-        return f"{self._label(batch)}: {status.status}"
+            return f"{label_of(batch)}: {error}"
+        return f"{label_of(batch)}: {status.status}"
 
     def _affordable(self, lines: Sequence[BatchLine]) -> list[BatchLine]:
         """Return the first requests whose maximum use does not exceed the run's limits.
@@ -239,7 +177,7 @@ class Batches:
         spent = spent_so_far(self._plan.rundir.cache_db, prices_of(self._plan).known)
         chosen = []
         for line in lines:
-            spent = _with_line(spent, line, self._endpoint_of_role[line.role].price)
+            spent = _with_line(spent, line, self._sender.endpoint_of_role[line.role].price)
             if exceeded(budget, spent) is not None:
                 break
             chosen.append(line)
@@ -251,134 +189,6 @@ class Batches:
                 f"  no score is written, every answer is stored; raise {limit}: {SAME_COMMAND}"
             )
         return chosen
-
-    def _split_for_files(
-        self, endpoint: _BatchedEndpoint, lines: Sequence[BatchLine]
-    ) -> Iterator[list[BatchLine]]:
-        """Yield the lines in parts, each small enough for the file of one batch.
-
-        Raises:
-            PrerequisiteError: A single request is too large for a file.
-        """
-        part: list[BatchLine] = []
-        size = 0
-        for line in lines:
-            bytes_of_line = len(endpoint.file_of([line]))
-            if bytes_of_line > MAX_BYTES:
-                raise PrerequisiteError(
-                    f"a request of {bytes_of_line} bytes is larger than a batch's file may be "
-                    f"({MAX_BYTES}): make the pictures smaller (extra.max_image_side), or set "
-                    "batch: false"
-                )
-            is_full = len(part) >= MAX_REQUESTS or size + bytes_of_line > MAX_BYTES
-            if part and is_full:
-                yield part
-                part = []
-                size = 0
-            part.append(line)
-            size += bytes_of_line
-        if part:
-            yield part
-
-    def _record_intent(self, role: str, lines: Sequence[BatchLine]) -> Batch:
-        """Record the intent to send these lines as one batch, and return the batch."""
-        data = self._endpoint_of_role[role].file_of(lines)
-        digest = hashlib.sha256(data).hexdigest()
-        return self._ledger.intend(role, lines, digest, run_identity=self._plan.identity)
-
-    def _send(self, batch: Batch) -> None:
-        """Upload the file of a batch whose intent is recorded, and create the batch."""
-        endpoint = self._endpoint_of(batch)
-        data = endpoint.file_of(self._ledger.lines_of(batch.intent))
-        name = f"{batch.intent}.jsonl"
-        file_id = self._with_retries(endpoint, lambda: endpoint.api.upload(name, data))
-        status = self._with_retries(endpoint, lambda: self._create(batch, endpoint, file_id))
-        self._ledger.sent(batch.intent, status.id)
-        self._say(batch, status)
-
-    def _create(self, batch: Batch, endpoint: _BatchedEndpoint, file_id: str) -> BatchStatus:
-        """Create a batch from its uploaded file, and return its status.
-
-        Raises:
-            BatchApiError: The endpoint refused the batch, so the batch does not exist.
-            EndpointUnreachableError: It is unknown whether the endpoint created the batch.
-        """
-        self._ledger.uploaded(batch.intent, file_id)
-        self._ledger.creating(batch.intent)
-        try:
-            return endpoint.api.create(file_id, endpoint.api_path, _metadata_of(batch))
-        except BatchApiError as error:
-            if error.status is None or error.status >= 500:
-                raise EndpointUnreachableError(
-                    f"{self._label(batch)}: it is unknown whether the endpoint created it: "
-                    f"{error}\n  {SAME_COMMAND}, and first looks for this batch"
-                ) from None
-            self._ledger.uploaded(batch.intent, file_id)  # back to the state before `creating`
-            raise
-
-    def _resolve_unknown(self, batch: Batch) -> None:
-        """Find out whether the endpoint created a batch, and record the answer in the ledger.
-
-        The command that sent the batch ended before it received the batch's ID.
-        """
-        status = self._find_batch(batch)
-        if status is None:
-            self._ledger.to_be_sent_again(batch.intent)
-        else:
-            self._ledger.sent(batch.intent, status.id)
-
-    def _find_batch(self, batch: Batch) -> BatchStatus | None:
-        """Return the status of a batch whose ID did not arrive; None if it was not created.
-
-        Raises:
-            PrerequisiteError: It cannot be determined whether the batch exists.
-        """
-        endpoint = self._endpoint_of(batch)
-        id_of_user = self._choice.batch_id
-        if id_of_user is not None:
-            named = self._with_retries(endpoint, lambda: endpoint.api.status(id_of_user))
-            self._check_named_batch(batch, named)
-            return named
-        if self._choice.resend:
-            return None
-        # If the endpoint lists metadata, and no listed batch has this intent, then this batch does
-        # not exist.
-        has_metadata = False
-        # asked twice, because the endpoint may list a new batch late
-        for pause in (0.0, SETTLING_S):
-            time.sleep(pause)
-            for status in self._with_retries(endpoint, lambda: list(endpoint.api.listed())):
-                if status.has_metadata:
-                    has_metadata = True
-                if status.intent == batch.intent:
-                    return status
-        if has_metadata:
-            return None
-        raise PrerequisiteError(
-            f"{self._label(batch)}: it is unknown whether the endpoint has it, because the "
-            "endpoint lists batches without their metadata\n"
-            f"  the batch is named {batch.intent}, of the file {batch.file_id}; look for it at the "
-            "provider, then give the same command with --batch_id ID, or with --resend if it is "
-            "not there"
-        )
-
-    def _check_named_batch(self, batch: Batch, named: BatchStatus) -> None:
-        """Check that the batch that the user named is the batch whose ID did not arrive.
-
-        Another batch would have answers to other requests.
-
-        Raises:
-            PrerequisiteError: The user named another batch.
-        """
-        # An endpoint that does not state the intent or the size gives None or 0.
-        is_other_intent = named.intent not in (None, batch.intent)
-        is_other_size = named.total not in (0, batch.requests)
-        if is_other_intent or is_other_size:
-            raise PrerequisiteError(
-                f"--batch_id: {named.id} is another batch than {self._label(batch)}: it has "
-                f"{named.total} requests in place of {batch.requests}, or another name in its "
-                "metadata\n  nothing was sent; look for the id at the provider again"
-            )
 
     def _wait(self) -> None:
         """Poll all open batches until every batch has ended.
@@ -427,7 +237,7 @@ class Batches:
             if open_batch.role == batch.role and open_batch.state is BatchState.SENT:
                 sent_batches.append(open_batch)
         if not sent_batches:
-            self._send(batch)
+            self._sender.send(batch)
 
     def _sleep(self, seconds: float) -> None:
         """Wait, but not beyond the deadline. Raises NotReportableError if the deadline is over."""
@@ -451,10 +261,10 @@ class Batches:
             BatchApiError: The poll failed, but a later poll may succeed.
             PrerequisiteError: The endpoint refused the poll, or no longer knows the batch.
         """
-        endpoint = self._endpoint_of(batch)
+        endpoint = self._sender.endpoint_of(batch)
         try:
             status = endpoint.api.status(str(batch.batch_id))  # a sent batch has an ID
-            self._say(batch, status)
+            self._sender.show_state(batch, status)
             if status.is_over:
                 self._store(batch, endpoint, status)
         except BatchApiError as error:
@@ -470,12 +280,12 @@ class Batches:
     def _vanished_message(self, batch: Batch) -> str:
         """Return the message for a batch that the endpoint no longer knows."""
         return (
-            f"{self._label(batch)}: the endpoint no longer knows the batch, and its cost is "
+            f"{label_of(batch)}: the endpoint no longer knows the batch, and its cost is "
             "unknown\n"
             "  give the same command with --resend: its requests are sent again, and paid again"
         )
 
-    def _store(self, batch: Batch, endpoint: _BatchedEndpoint, status: BatchStatus) -> None:
+    def _store(self, batch: Batch, endpoint: BatchedEndpoint, status: BatchStatus) -> None:
         """Store the answers of a batch that has ended.
 
         Raises:
@@ -506,7 +316,7 @@ class Batches:
                     replies[key] = (http_status, body)
         if status.completed > len(replies) and not self._choice.resend:
             raise PrerequisiteError(
-                f"{self._label(batch)}: the endpoint completed {status.completed} requests, but "
+                f"{label_of(batch)}: the endpoint completed {status.completed} requests, but "
                 f"its files have {len(replies)} answers: the other answers are paid, but missing\n"
                 "  the same command looks for these answers again; with --resend the requests are "
                 "sent, and paid, again"
@@ -515,8 +325,7 @@ class Batches:
         self._ledger.end(batch.intent, replies, reason_if_unanswered)
         missing = len(keys) - len(replies)
         self._context.say(
-            f"{self._label(batch)}: {status.status}, "
-            f"{len(replies)} of {len(keys)} requests answered"
+            f"{label_of(batch)}: {status.status}, {len(replies)} of {len(keys)} requests answered"
         )
         for count, consequence in (
             (missing, "requests are sent again"),
@@ -524,7 +333,7 @@ class Batches:
             (doubled, "lines of the answer repeat a request; the first line counts"),
         ):
             if count:
-                self._context.say(f"warning: {self._label(batch)}: {count} {consequence}")
+                self._context.say(f"warning: {label_of(batch)}: {count} {consequence}")
 
     def _store_refused(self, batch: Batch, status: BatchStatus, lines: Sequence[BatchLine]) -> None:
         """Handle a batch that the endpoint refused, which costs nothing.
@@ -539,81 +348,15 @@ class Batches:
         if any(code == TOO_MANY_TOKENS for code, _ in status.errors) and len(lines) > 1:
             self._ledger.to_be_sent_again(batch.intent, BatchState.SPLIT)
             half = len(lines) // 2
-            self._record_intent(batch.role, lines[:half])
-            self._record_intent(batch.role, lines[half:])
-            self._context.say(f"{self._label(batch)}: {reasons}: the batch is sent in two parts")
+            self._sender.record_intent(batch.role, lines[:half])
+            self._sender.record_intent(batch.role, lines[half:])
+            self._context.say(f"{label_of(batch)}: {reasons}: the batch is sent in two parts")
             return
         self._ledger.to_be_sent_again(batch.intent)
         raise PrerequisiteError(
-            f"{self._label(batch)}: the endpoint refuses the batch: {reasons}\n"
+            f"{label_of(batch)}: the endpoint refuses the batch: {reasons}\n"
             "  nothing was paid; set batch: false, or correct the setting that the endpoint names: "
             f"{SAME_COMMAND}"
-        )
-
-    def _with_retries(self, endpoint: _BatchedEndpoint, ask: Callable[[], _T]) -> _T:
-        """Return the result of `ask`, which is called again if an error may be temporary.
-
-        Raises:
-            EndpointUnreachableError: All tries failed.
-            EndpointRefusedError: The endpoint refused the request.
-        """
-        pause = FIRST_PAUSE_S
-        retries = endpoint.settings.max_retries
-        while True:
-            try:
-                return ask()
-            except BatchApiError as error:
-                if not error.is_temporary:
-                    raise batch_refusal(endpoint.settings.role, error) from None
-                if retries == 0:
-                    raise EndpointUnreachableError(f"{error}\n  {SAME_COMMAND}") from None
-            retries -= 1
-            time.sleep(pause)
-            pause = min(MAX_PAUSE_S, pause * RETRY_FACTOR)
-
-    def _endpoint_of(self, batch: Batch) -> _BatchedEndpoint:
-        """Return the endpoint of the batch.
-
-        Raises:
-            ConfigError: In the current configuration, this endpoint does not use batches.
-        """
-        endpoint = self._endpoint_of_role.get(batch.role)
-        if endpoint is None:
-            raise ConfigError(
-                f"{self._label(batch)} is open, and {batch.role} is no longer asked by batch\n"
-                "  set batch: true again, or give --cancel_batches with batch: true first"
-            )
-        return endpoint
-
-    def _label(self, batch: Batch) -> str:
-        """Return a short text that names the batch in messages."""
-        batch_id = ""
-        if batch.batch_id:
-            batch_id = f", {batch.batch_id}"
-        return f"batch {batch.number} ({batch.role}{batch_id})"
-
-    def _say(self, batch: Batch, status: BatchStatus) -> None:
-        """Show the batch's state if it has changed.
-
-        A changed number of completed requests is shown at most every `MAX_PAUSE_S`, and an
-        unchanged state every `REPORT_INTERVAL_S`.
-        """
-        shown_states = self._endpoint_of(batch).shown_states
-        now = time.monotonic()
-        shown = shown_states.get(batch.intent)
-        if shown is not None and shown.state == status.status:
-            interval = REPORT_INTERVAL_S
-            if shown.completed != status.completed:
-                interval = MAX_PAUSE_S
-            if now - shown.shown_at <= interval:
-                return
-        shown_states[batch.intent] = _ShownState(status.status, status.completed, now)
-        until = ""
-        if status.expires_at is not None and not status.is_over:
-            until = f", at the latest until {_local_time(status.expires_at)}"
-        self._context.say(
-            f"batch {batch.number} ({batch.role}): {status.status}, {status.completed:,} of "
-            f"{batch.requests:,}; sent {_local_time(batch.created)}{until}"
         )
 
 
@@ -655,29 +398,6 @@ def refuse_to_forget_batches(rundir: RunDir) -> None:
         )
 
 
-def _metadata_of(batch: Batch) -> dict[str, str]:
-    """Return the metadata by which the user, or a later command, finds a batch at the provider."""
-    return {
-        INTENT_METADATA_KEY: batch.intent,
-        "eval_factory_run": batch.run_identity,
-        "eval_factory_batch": str(batch.number),
-    }
-
-
-def _batched_endpoint(
-    settings: EndpointSettings, context: RunContext, price: Price | None
-) -> _BatchedEndpoint:
-    """Return the endpoint with the client of its batch API."""
-    return _BatchedEndpoint(
-        settings=settings,
-        api=batch_api_of(settings, context.env, context.redactor, context.log.info),
-        api_path="/v1" + API_PATHS[settings.endpoint_type],
-        secret_fields=settings.secret_fields(context.env),
-        price=price,
-        sends_singly=settings.batch == BATCH_OR_SINGLE,
-    )
-
-
 def _by_role(lines: Sequence[BatchLine]) -> dict[str, list[BatchLine]]:
     """Return the lines grouped by role."""
     by_role: dict[str, list[BatchLine]] = {}
@@ -691,11 +411,6 @@ def _with_line(spent: Spending, line: BatchLine, price: Price | None) -> Spendin
     cost = 0.0 if price is None else price.cost_of(line.prompt_tokens, line.output_tokens)
     tokens = line.prompt_tokens + line.output_tokens
     return Spending(spent.requests + 1, spent.tokens + tokens, spent.cost + cost)
-
-
-def _local_time(seconds: float) -> str:
-    """Return the local date and time that is `seconds` after the epoch, as text."""
-    return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M %Z}"
 
 
 def cancel(

@@ -31,7 +31,7 @@ from eval_factory.endpoint.batch_api import BatchApi
 from eval_factory.endpoint.batch_ledger import BatchLedger
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows import batches
+from eval_factory.workflows import batch_sending, batches
 from eval_factory.workflows.batches import Batches, batches_of
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.options import BatchChoice
@@ -48,9 +48,10 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(batches, "SETTLING_S", 0.0)
-    monkeypatch.setattr(batches, "MAX_PAUSE_S", 0.001)
+    monkeypatch.setattr(batch_sending, "SETTLING_S", 0.0)
+    for module in (batches, batch_sending):
+        monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.001)
+        monkeypatch.setattr(module, "MAX_PAUSE_S", 0.001)
 
 
 @pytest.fixture
@@ -354,7 +355,7 @@ def test_open_batches_are_not_forgotten(night: Night, endpoint: BatchEndpoint) -
     batches.refuse_to_forget_batches(night.rundir)
     night.want()
     known = night.batches()
-    known._send(known._record_intent("model", night.ledger.waiting()))
+    known._sender.send(known._sender.record_intent("model", night.ledger.waiting()))
     with pytest.raises(ConfigError, match=naming("--fresh", "--cancel_batches")):
         batches.refuse_to_forget_batches(night.rundir)
     one_by_one = replace(night.plan, model=replace(night.plan.model, batch=False))
@@ -415,7 +416,7 @@ def test_a_batch_that_vanishes_is_sent_again_only_where_the_user_says_so(
 def test_more_than_a_file_may_hold_goes_in_several(
     night: Night, endpoint: BatchEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "MAX_REQUESTS", 3)
+    monkeypatch.setattr(batch_sending, "MAX_REQUESTS", 3)
     night.go()
     assert [len(batch.lines) for batch in endpoint.batches.values()] == [3, 3, 2]
     assert Counter(endpoint.sent_lines) == Counter(ALL)
@@ -424,11 +425,11 @@ def test_more_than_a_file_may_hold_goes_in_several(
 def test_a_file_holds_no_more_bytes_than_it_may(
     night: Night, endpoint: BatchEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "MAX_BYTES", 400)
+    monkeypatch.setattr(batch_sending, "MAX_BYTES", 400)
     night.go()
     assert night.answered == ALL
     assert all(len(batch.lines) <= 3 for batch in endpoint.batches.values())
-    monkeypatch.setattr(batches, "MAX_BYTES", 20)
+    monkeypatch.setattr(batch_sending, "MAX_BYTES", 20)
     night.ledger.add_waiting(
         [{"key": "x", "role": "model", "body": "{}", "prompt_tokens": 1, "output_tokens": 1}]
     )
@@ -499,7 +500,7 @@ def test_cancelled_batches_keep_what_they_answered(night: Night, endpoint: Batch
     night.want()
     known = night.batches()
     waiting = night.ledger.waiting()
-    known._send(known._record_intent("model", waiting))
+    known._sender.send(known._sender.record_intent("model", waiting))
     (line,) = known.cancel()
     assert "cancelled" in line
     endpoint.polls_needed = 0
