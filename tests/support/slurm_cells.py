@@ -11,7 +11,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.runs import ExecutorRun
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
-from eval_factory.executors.slurm_runs import SlurmSettings, SlurmStore, Wave
+from eval_factory.executors.slurm_waves import SlurmSettings, SlurmStore, Wave
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
 ENV = {"OPENAI_API_KEY": "sk-012345678901234567890"}
@@ -123,3 +123,8 @@ class ScriptedSlurm:
 
     def max_array_size(self) -> int:
         return 1000
+
+
+def task(name: str, index: int, state: str = "PENDING", reason: str = "Resources") -> QueuedTask:
+    """Return a task of the job array with this name."""
+    return QueuedTask(name, "7", index, state, reason)

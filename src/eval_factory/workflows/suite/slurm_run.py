@@ -23,7 +23,7 @@ from eval_factory.core.foreign_text import printable_lines
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import SINGLE_RUN_FOLDER, RunSuiteDir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.executors.slurm_runs import SlurmStore
+from eval_factory.executors.slurm_waves import SlurmStore
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.reader import load_result
 from eval_factory.report.summary import result_summary

@@ -30,15 +30,8 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.executors.runs import Ended, ExecutorRun, Lost, RunState, Started, Waiting
 from eval_factory.executors.slurm import MEMORY_SIZE, QueueUnknownError, Slurm, step_command
-from eval_factory.executors.slurm_runs import (
-    SlurmRuns,
-    SlurmSettings,
-    SlurmStore,
-    cell_of,
-    refuse_cells_in_slurm,
-    split_into_arrays,
-    wave_script,
-)
+from eval_factory.executors.slurm_runs import SlurmRuns, refuse_cells_in_slurm, wave_script
+from eval_factory.executors.slurm_waves import SlurmSettings, SlurmStore, cell_of, split_into_arrays
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.workflows.context import HUB_TOKEN, start_over
 from eval_factory.workflows.suite.finished_cells import (

@@ -41,12 +41,12 @@ from eval_factory.core.errors import (
 from eval_factory.core.rundir import PRIVATE, SuiteDir, suite_dir
 from eval_factory.core.this_process import interrupt_on_signals
 from eval_factory.executors.runs import ExecutorRun
-from eval_factory.executors.slurm_runs import (
+from eval_factory.executors.slurm_environment import add_stored_environment
+from eval_factory.executors.slurm_waves import (
     RunEnd,
     SlurmSettings,
     SlurmStore,
     Wave,
-    add_stored_environment,
     cell_of,
     read_wave,
     start_marks_below,

@@ -30,7 +30,8 @@ from eval_factory.core.rundir import (
 from eval_factory.core.safe_files import refuse_foreign, write_atomic
 from eval_factory.data.bundle import MANIFEST
 from eval_factory.executors.slurm import Slurm
-from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, task_of_each_run
+from eval_factory.executors.slurm_runs import SlurmRuns
+from eval_factory.executors.slurm_waves import SlurmStore, task_of_each_run
 
 _MAX_SHOWN_PATH = 1000  # the maximum length of a path in a message, in characters
 

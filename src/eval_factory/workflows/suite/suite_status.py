@@ -30,15 +30,11 @@ from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.executors.progress import EventTail, progress_text
 from eval_factory.executors.runs import ExecutorRun, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm
-from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, RunEnd, SlurmRuns, Wave, cell_of
+from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, SlurmRuns
+from eval_factory.executors.slurm_waves import RunEnd, Wave, cell_of
 from eval_factory.workflows.options import score_fields
 from eval_factory.workflows.suite.suite_folder import find_lock_holder
-from eval_factory.workflows.suite.suite_journal import (
-    STATUSES,
-    CellState,
-    Pause,
-    SuiteState,
-)
+from eval_factory.workflows.suite.suite_journal import STATUSES, CellState, Pause, SuiteState
 
 RUNNING = "running"
 STOPPED = "stopped"

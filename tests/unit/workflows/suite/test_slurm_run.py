@@ -14,7 +14,7 @@ from eval_factory.core import errors
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError
 from eval_factory.core.rundir import RunDir, RunSuiteDir
 from eval_factory.executors import slurm
-from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
+from eval_factory.executors.slurm_waves import RunEnd, SlurmStore
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.evaluated import Evaluated

@@ -12,7 +12,7 @@ from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import QueuedTask
-from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
+from eval_factory.executors.slurm_waves import RunEnd, SlurmStore
 from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.slurm_worker import Start
 from eval_factory.workflows.suite.suite_folder import cancel

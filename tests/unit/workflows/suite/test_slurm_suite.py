@@ -15,7 +15,8 @@ from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
-from eval_factory.executors.slurm_runs import RunEnd, SlurmSettings, SlurmStore, wave_script
+from eval_factory.executors.slurm_runs import wave_script
+from eval_factory.executors.slurm_waves import RunEnd, SlurmSettings, SlurmStore
 from eval_factory.workflows.suite import slurm_suite, slurm_worker
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.planned_cells import PlannedCell

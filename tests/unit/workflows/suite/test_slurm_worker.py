@@ -19,13 +19,8 @@ from eval_factory.core.enums import RunStatus
 from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.runs import ExecutorRun
-from eval_factory.executors.slurm_runs import (
-    RunEnd,
-    SlurmStore,
-    Wave,
-    start_marks_below,
-    write_environment,
-)
+from eval_factory.executors.slurm_environment import write_environment
+from eval_factory.executors.slurm_waves import RunEnd, SlurmStore, Wave, start_marks_below
 from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.slurm_worker import (
     KEYS_ARE_GONE,
