@@ -115,7 +115,8 @@ def _is_withheld(answer: Mapping[str, Any], reason: str | None) -> bool:
     """Return True if a filter withheld the answer's text, or refused the prompt.
 
     `reason` is the value at the form's path of the finish reason. If Gemini refuses a prompt, the
-    answer has no candidates, and the path leads to `promptFeedback.blockReason` instead.
+    answer has no candidates and is of another form: the table's second row of Gemini, whose path is
+    `promptFeedback.blockReason`.
     """
     if reason is None:
         return False

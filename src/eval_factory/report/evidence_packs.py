@@ -162,8 +162,9 @@ def _answers(
 ) -> Iterator[str]:
     """Yield the sentences that answer an item: about the panel's ledger, then about the runs.
 
-    The item has up to four templates: `panel` about the ledger, `known` and `measured` about the
-    runs, and `comparison`. evidence_packs.yml explains them.
+    The item has up to three templates: `panel` about the ledger, `known` and `measured` about the
+    runs. Its `comparison` is the number of an item of TRIPOD-LLM, whose sentences compare the
+    models. evidence_packs.yml explains them.
     """
     yield from render_panel(item.get("panel", ""))
     if writer is not None:

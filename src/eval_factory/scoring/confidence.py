@@ -55,8 +55,9 @@ returned them.
 MAX_GROUPS = 10  # the largest number of groups, if there are many distinct confidences
 MIN_IN_GROUP = 5  # the smallest number of answers in a group
 MAX_STATED_LEVELS = 20
-"""If at most this number of distinct confidences are stated, each confidence is a group. A rare
-confidence then does not disappear in a neighbouring group.
+"""If at most this number of distinct confidences are stated, the groups begin as one for each
+confidence, not as groups of equal size. Only a confidence with fewer than `MIN_IN_GROUP` answers is
+then merged with a neighbour.
 """
 RESAMPLES = 1_000  # the number of bootstrap samples, and of simulated samples
 MANY_ANSWERS = 10_000  # with more answers than this, a tenth of the bootstrap samples is drawn
@@ -255,9 +256,9 @@ def probability_of(text: str, logprobs: Logprobs) -> float | None:
 def groups_by_confidence(sample: Sample) -> list[list[Answer]]:
     """Return the answers in groups of similar confidence, the lowest confidence first.
 
-    If there are few distinct confidences, each makes a group; otherwise there are at most
-    `MAX_GROUPS` groups of about equal size. Answers of equal confidence are in one group. A group
-    with fewer than `MIN_IN_GROUP` answers is merged with a neighbour.
+    If there are few distinct confidences, there is first one group for each; otherwise there are at
+    most `MAX_GROUPS` groups of about equal size. Answers of equal confidence are in one group. In
+    both cases, a group with fewer than `MIN_IN_GROUP` answers is then merged with a neighbour.
     """
     ordered = sorted(sample, key=_confidence_of)
     levels = sorted(set(map(_confidence_of, ordered)))
@@ -305,11 +306,14 @@ def _gap(group: Sample) -> _Gap:
     variance = 0.0
     if count > 1:
         variance = variance_of(gaps) / count
-    inflation = 1.0  # above 1 for few sources: the interval is then as wide as with a t quantile
+    inflation = 1.0
     if has_shared_source(sources):
         effective = effective_clusters(sources)
+        # With fewer sources, no variance between sources can be estimated: the answers of the group
+        # then count as independent, and the variance may be too small.
         if effective >= MIN_CLUSTERS:
             _, variance = mean_and_variance(gaps, sources)
+            # The interval becomes as wide as with a t quantile.
             inflation = _t_in_normal_quantiles(effective - 1) ** 2
     right = sum(answer.right for answer in group)
     # Two right and two wrong answers are added, so that the variance is never 0 (A. Agresti, B. A.

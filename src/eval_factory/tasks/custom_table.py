@@ -361,10 +361,12 @@ class RightAnswerCheck:
     # rows whose right answer becomes empty in HELM's quasi metrics
     _emptied_rows: list[int] = field(default_factory=list)
 
-    def _is_each_wrong(self) -> bool:
-        """Return True if each row scores 0: all list options, and no right answer is an option.
+    def _is_each_a_wrong_word(self) -> bool:
+        """Return True if the right answer of each row is a word, but not an option of the row.
 
-        Return False if all right answers are verdicts ("yes" to "is it true?").
+        Each row then scores 0. A row whose right answer is a wrong letter makes the result False:
+        `complete` reports its problem in any case. Return False, too, if all right answers are
+        verdicts ("yes" to "is it true?").
         """
         rows_with_options = self._forms.count
         if self._has_uncompared_row or self._verdict_count == rows_with_options:
@@ -469,7 +471,7 @@ class RightAnswerCheck:
             )
         else:
             problems += self._letter_problems
-            if self._has_option_letter or self._is_each_wrong():
+            if self._has_option_letter or self._is_each_a_wrong_word():
                 problems += self._word_problems
         findings.notes += self._equal_option_notes[:_MAX_EQUAL_OPTION_NOTES]
         problems = file_problems.merged_by_message(problems)

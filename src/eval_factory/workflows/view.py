@@ -154,6 +154,7 @@ def _runs_and_schema(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
+    # `crfm-helm` has its own file of the metrics and groups of MedHELM's leaderboard.
     medhelm_schema: dict[str, Any] = {}
     path = environment_of(HELM).helm_path("benchmark", "static", SCHEMA_FILE)
     if path is not None:
