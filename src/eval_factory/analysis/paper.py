@@ -28,7 +28,9 @@ from eval_factory.core.plain_yaml import parse_own_text
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.tables import Table, code, latex, markdown_lines
 from eval_factory.report import evidence_packs, papers
+from eval_factory.report.described_run import RECORD_COLUMNS, Citations, DescribedRun, record_row
 from eval_factory.report.page.document import pack_page
+from eval_factory.report.paper_templates import joined_with_and, paper_texts, rendered_lines
 from eval_factory.report.reader import (
     StoredResult,
     find_only_run,
@@ -92,13 +94,11 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
             parts.append("\n".join([f"## {title}", "", *markdown_lines(table), "", note]))
         return "\n\n".join(parts) + "\n"
     if purpose == "methods":
-        several = _SeveralRuns(
-            results, papers.Citations(), describe=papers.describe_run_beside_table
-        )
+        several = _SeveralRuns(results, Citations(), describe=papers.describe_run_beside_table)
         return papers.methods_text_of_runs(several)
     # The only purpose that is left is a TRIPOD-LLM checklist about several runs. It writes a
     # citation as "(ref. 3)".
-    cite = papers.Citations(form="(ref. {})")
+    cite = Citations(form="(ref. {})")
     several = _SeveralRuns(
         results, cite, describe=evidence_packs.describe_run_in_full, in_table=False
     )
@@ -201,11 +201,11 @@ def _cells_of_table(suite: SuiteDir, runs: Sequence[Path]) -> Iterator[FinishedC
 
 @dataclass(frozen=True)
 class _SeveralRuns:
-    """Several runs that one text describes: a `papers.Writer`."""
+    """Several runs that one text describes: a `Writer`."""
 
     results: SuiteResults
-    cite: papers.Citations  # numbers the references, and writes the marks that cite them
-    describe: Callable[[StoredResult, papers.Citations], papers.DescribedRun] = (
+    cite: Citations  # numbers the references, and writes the marks that cite them
+    describe: Callable[[StoredResult, Citations], DescribedRun] = (
         evidence_packs.describe_run_for_pack
     )
     """Returns one run with the sentences that the kind of text needs."""
@@ -224,7 +224,7 @@ class _SeveralRuns:
         return f"Of {counts}: {', '.join(map(show, models))} on {', '.join(map(show, benchmarks))}."
 
     @cached_property
-    def runs(self) -> dict[tuple[str, str], papers.DescribedRun]:
+    def runs(self) -> dict[tuple[str, str], DescribedRun]:
         """The runs that have a result, by (target, evaluation)."""
         runs = {}
         for cell in self.results.cells:
@@ -237,8 +237,8 @@ class _SeveralRuns:
         """Return a table with the counts, times and hashes of each run."""
         rows = []
         for names, run in self.runs.items():
-            rows.append([*names, *papers.record_row(run.result)])
-        return Table(papers.RECORD_COLUMNS, rows)
+            rows.append([*names, *record_row(run.result)])
+        return Table(RECORD_COLUMNS, rows)
 
     def render_sentences(self, template: str) -> list[str]:
         """Return the sentences of a template, each once.
@@ -284,16 +284,16 @@ class _SeveralRuns:
             names = list(dict.fromkeys(run[axis] for run in runs))
             all_runs_of_names = [run for run in self.runs if run[axis] in names]
             if len(runs) == len(all_runs_of_names):
-                return f"{word} {papers.joined_with_and(names)}"
+                return f"{word} {joined_with_and(names)}"
         names_of_runs = [f"{target} on {evaluation}" for target, evaluation in runs]
-        return f"Of {papers.joined_with_and(names_of_runs)}"
+        return f"Of {joined_with_and(names_of_runs)}"
 
     def comparison_sentences(self, item: str) -> list[str]:
         """Return the sentences that a comparison of the models adds to an item of TRIPOD-LLM.
 
         With a single model, only the item on missing results has such sentences.
         """
-        if item not in papers.paper_texts()["comparison"]:
+        if item not in paper_texts()["comparison"]:
             return []
         if item != evidence_packs.MISSING_RESULTS_ITEM and len(self.results.targets) < 2:
             return []
@@ -313,7 +313,7 @@ class _SeveralRuns:
             "missing": self.results.missing,
             "cite": self.cite,
         }
-        return papers.rendered_lines(papers.paper_texts()["comparison"][item], values)
+        return rendered_lines(paper_texts()["comparison"][item], values)
 
 
 def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:

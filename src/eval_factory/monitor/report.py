@@ -41,7 +41,7 @@ from eval_factory.monitor.panel import MONITOR_SECTION, PANEL_FILE
 from eval_factory.monitor.simulation import SIMULATED_REPEATS
 from eval_factory.report.evidence_packs import pack_markdown, pack_texts
 from eval_factory.report.page.document import pack_page
-from eval_factory.report.papers import rendered_lines
+from eval_factory.report.paper_templates import rendered_lines
 
 SHOWN_NOTES = 5  # the number of notes on the screen
 _E_VALUE_DIGITS = 3  # the significant digits of an e-value

@@ -16,14 +16,8 @@ from eval_factory.core.plain_yaml import load_packaged
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.tables import Table, markdown_lines
 from eval_factory.report.checksums import listed_checksums
-from eval_factory.report.papers import (
-    Citations,
-    DescribedRun,
-    Writer,
-    paper_texts,
-    rendered_lines,
-    template_of,
-)
+from eval_factory.report.described_run import Citations, DescribedRun, Writer
+from eval_factory.report.paper_templates import paper_texts, rendered_lines, template_of
 from eval_factory.report.reader import StoredResult
 
 PACKS = ("ruaih", "pccp", "ai-act")

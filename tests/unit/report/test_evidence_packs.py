@@ -29,6 +29,7 @@ from eval_factory.core.results import (
 )
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import PanelPackWriter
+from eval_factory.report.described_run import DescribedRun
 from eval_factory.report.evidence_packs import (
     PACKS,
     Pack,
@@ -39,7 +40,7 @@ from eval_factory.report.evidence_packs import (
     pack_texts,
 )
 from eval_factory.report.page.document import pack_page
-from eval_factory.report.papers import DescribedRun, paper_texts
+from eval_factory.report.paper_templates import paper_texts
 from eval_factory.report.reader import load_result
 from facts import each_says, says
 from finished_folder import finished_folder

@@ -12,7 +12,9 @@ import pytest
 
 from described_runs import CONFIG, TARGET, hostile, of_a_jury, of_a_rubric, plain
 from eval_factory.core.results import Comparability, Instances, Score, TaskResult
-from eval_factory.report.papers import Citations, DescribedRun, methods_text, paper_texts
+from eval_factory.report.described_run import Citations, DescribedRun
+from eval_factory.report.paper_templates import paper_texts
+from eval_factory.report.papers import methods_text
 from facts import says
 
 

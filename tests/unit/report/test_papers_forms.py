@@ -23,14 +23,10 @@ from eval_factory.core.results import (
     TaskResult,
     TooFewRated,
 )
+from eval_factory.report.described_run import DescribedRun
+from eval_factory.report.paper_templates import paper_texts
 from eval_factory.report.papers import CHAI as NAMESPACE
-from eval_factory.report.papers import (
-    DescribedRun,
-    methods_text,
-    model_card,
-    paper_texts,
-    tripod_llm,
-)
+from eval_factory.report.papers import methods_text, model_card, tripod_llm
 from facts import says
 from unit.core.test_rendered_tables import MARKDOWN
 

@@ -20,7 +20,7 @@ from eval_factory.report.exports.stored_facts import (
     refuse_demo,
     task_of,
 )
-from eval_factory.report.papers import DATA_PART_PARAMS
+from eval_factory.report.paper_facts import DATA_PART_PARAMS
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import NotReportableError
-from eval_factory.report.papers import OWN_FILE_PARAMS
+from eval_factory.report.paper_facts import OWN_FILE_PARAMS
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task, load_framework
 

@@ -41,6 +41,7 @@ from eval_factory.report.asked_again_sentences import LostAnswers
 from eval_factory.report.drawing import page_css, svg
 from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker
 from eval_factory.report.page.page_media import PageMedia, media_columns
+from eval_factory.report.paper_templates import paper_texts, template_of
 from eval_factory.report.reader import StoredResult, own_benchmark_description
 from eval_factory.report.result_plots import plots_of
 
@@ -264,8 +265,11 @@ def compile_templates() -> None:
     """
     for part in ("page", "run", "clinicians", "rubric", "asked_again", "instances"):
         page_environment().get_template(f"{part}.html.j2")
-    for text in (papers.paper_texts()["facts"], *papers.paper_texts()["sentences"].values()):
-        papers.template_of(text)
+    for text in (
+        paper_texts()["facts"],
+        *paper_texts()["sentences"].values(),
+    ):
+        template_of(text)
 
 
 def result_page(stored: StoredResult, *, with_texts: bool = True) -> str:
