@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Measures how often intervals hold the truth where that is hard: the tables of
-benchmarks/README.md.
+"""Measures how often intervals contain the truth in difficult situations.
+
+The tables are in benchmarks/README.md.
 
     python benchmarks/interval_coverage.py [--samples 2000] [--seed 7] [--table corrected]
 
-Nearly all answers are right, judges say the same of all, sources are of unequal size, few cases
-cost many points. Samples are drawn from populations whose mean is known, and each gets its interval
-from the function that results get theirs from. Samples that are alike are computed once.
+In the difficult situations, nearly all answers are right, a judge gives all answers the same score,
+the sources of the instances have unequal sizes, or a few cases lose many points. Samples are drawn
+from populations whose mean is known. The interval of each sample is computed by the function that
+computes the intervals of results. The interval of equal samples is computed once.
 """
 
 from __future__ import annotations
@@ -38,71 +40,77 @@ from eval_factory.scoring.prediction_powered import (
 
 Values = npt.NDArray[np.float64]
 Chance = np.random.Generator
-Bounds = tuple[float, float] | None
-LEAST = 0.93
+Bounds = tuple[float, float] | None  # the ends of an interval; None if there is no interval
+MIN_HELD = 0.93  # A lower coverage is printed in bold.
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table."""
+    """A cell of a table: a population, and the interval whose coverage is measured."""
 
     row: str
     column: str
     truth: float
-    draw: Callable[[Chance], Any]
-    """A sample."""
-    interval: Callable[[Any], Bounds]
+    draw: Callable[[Chance], Any]  # draws a sample
+    interval: Callable[[Any], Bounds]  # returns the interval of a sample
 
 
 @dataclass(frozen=True)
 class Held:
-    """Shares: of the intervals those that hold the truth, lie below and above it; of the samples
-    those without one.
-    """
+    """The coverage of the intervals of many samples."""
 
-    held: float
-    below: float
-    above: float
-    width: float
-    without: float
+    held: float  # the share of the intervals that contain the truth
+    below: float  # the share of the intervals that lie below the truth
+    above: float  # the share of the intervals that lie above the truth
+    width: float  # the mean width of the intervals
+    without: float  # the share of the samples without an interval
 
     @property
     def most_on_a_side(self) -> float:
+        """The share of intervals that miss the truth on the side with more misses."""
         return max(self.below, self.above)
 
 
-def measured(row: Cell, samples: int, seed: int) -> Held:
-    chance = np.random.default_rng([seed, zlib.crc32(f"{row.row}; {row.column}".encode())])
-    known: dict[bytes, Bounds] = {}
-    found = []
+def measured(cell: Cell, samples: int, seed: int) -> Held:
+    """Draw samples for a cell, and return the coverage of their intervals."""
+    chance = np.random.default_rng([seed, zlib.crc32(f"{cell.row}; {cell.column}".encode())])
+    interval_by_sample: dict[bytes, Bounds] = {}
+    intervals = []
     for _ in range(samples):
-        sample = row.draw(chance)
+        sample = cell.draw(chance)
         key = pickle.dumps(sample)
-        if key not in known:
-            known[key] = row.interval(sample)
-        found.append(known[key])
-    ends = np.array([one for one in found if one is not None] or [(np.nan, np.nan)])
-    below = float(np.mean(ends[:, 1] < row.truth))
-    above = float(np.mean(ends[:, 0] > row.truth))
+        if key not in interval_by_sample:
+            interval_by_sample[key] = cell.interval(sample)
+        intervals.append(interval_by_sample[key])
+    ends = np.array([bounds for bounds in intervals if bounds is not None] or [(np.nan, np.nan)])
+    below = float(np.mean(ends[:, 1] < cell.truth))
+    above = float(np.mean(ends[:, 0] > cell.truth))
     return Held(
-        1 - below - above, below, above, float(np.mean(np.diff(ends))), found.count(None) / samples
+        held=1 - below - above,
+        below=below,
+        above=above,
+        width=float(np.mean(np.diff(ends))),
+        without=intervals.count(None) / samples,
     )
 
 
-# Scores corrected by people's ratings, and a judge's bias.
+# Scores that are corrected by people's ratings, and the bias of a judge. People rate some of the
+# answers. They give the best score to nearly all answers.
 
-RIGHT = (0.90, 0.95, 0.97, 0.99)
+RIGHT = (0.90, 0.95, 0.97, 0.99)  # the share of answers to which people give the best score
 SIZES = ((120, 20), (120, 60), (300, 60), (300, 100), (1000, 30), (1000, 200), (12, 12))
-"""The numbers of answers, and of rated ones among them."""
+"""The number of answers, and the number of rated answers among them."""
 RARE = {"right": ((0.0,), 1.0), "fives": ((1.0, 2.0, 3.0), 5.0)}
-"""The scores that people give to nearly all answers, and what else they say; the first of these is
-where the scale begins.
+"""For each kind of scores: the scores of the few other answers, and the best score. The scale goes
+from the first of the other scores to the best score.
 """
 JUDGES = {"always the best": (0.0, 1.0), "noisy": (0.1, 0.1), "follows half": (0.0, 0.5)}
-"""The shares of good answers that a judge calls bad, and of bad ones that it calls good."""
+"""For each judge: the share of the best answers that the judge does not call best, and the share of
+the other answers that the judge calls best.
+"""
 Rated = list[tuple[Values, Values, Values, Values, Values]]
-"""For each stratum the judge's scores of all answers, the people's and the judge's scores of the
-rated ones, and the sources of all and of the rated ones.
+"""For each stratum: the judge's scores of all answers, the people's scores and the judge's scores
+of the rated answers, the sources of all answers, and the sources of the rated answers.
 """
 
 
@@ -113,54 +121,88 @@ def judged(
     best: float,
     errors: tuple[float, float],
 ) -> Values:
-    wrong = chance.random(len(people)) < np.where(people == best, *errors)
-    other = np.where(people == best, chance.choice(others, len(people)), best)
-    return np.where(wrong, other, people)
+    """Draw a judge's scores of answers.
+
+    Args:
+        chance: a generator of random numbers.
+        people: the people's scores of the answers.
+        others: the scores that are not the best.
+        best: the best score.
+        errors: the shares of errors of the judge (`JUDGES`).
+    """
+    is_wrong = chance.random(len(people)) < np.where(people == best, *errors)
+    wrong_scores = np.where(people == best, chance.choice(others, len(people)), best)
+    return np.where(is_wrong, wrong_scores, people)
 
 
 def rated_sample(
     people: Values, judge: Values, rated: int, chance: Chance, sources: Values | None = None
 ) -> Rated:
-    """Draw the answers that are rated, as `annotate export` does."""
+    """Draw the answers that people rate, as `annotate export` does.
+
+    Args:
+        people: the people's scores of all answers.
+        judge: the judge's scores of all answers.
+        rated: the number of answers to draw.
+        chance: a generator of random numbers.
+        sources: the source of each answer; None if no answers share a source.
+    """
     strata = [
         np.flatnonzero((low <= judge) & (judge <= high))
         for low, high in score_ranges_of(judge.tolist())
     ]
-    found = []
-    for all_of, count in zip(
-        strata, counts_to_draw([len(one) for one in strata], rated), strict=True
-    ):
-        chosen = np.sort(chance.permutation(all_of)[:count])
-        if sources is None:  # their order says nothing
-            chosen = chosen[np.lexsort((judge[chosen], people[chosen]))]
-            all_of = all_of[np.argsort(judge[all_of])]
-        of = [np.empty(0) if sources is None else sources[some] for some in (all_of, chosen)]
-        found.append((judge[all_of], people[chosen], judge[chosen], *of))
-    return found
-
-
-def of_rated(sample: Rated, *, scale: tuple[float, float], bias: bool) -> Bounds:
-    strata = [
-        Stratum(
-            judge.tolist(),
-            list(zip(people.tolist(), theirs.tolist(), strict=True)),
-            of.tolist(),
-            of_rated.tolist(),
+    counts = counts_to_draw([len(members) for members in strata], rated)
+    sample: Rated = []
+    for members, count in zip(strata, counts, strict=True):
+        drawn = np.sort(chance.permutation(members)[:count])
+        sources_of_members: Values = np.empty(0)
+        sources_of_drawn: Values = np.empty(0)
+        if sources is None:
+            # The order of the answers does not matter. Sort them by their scores, so that more
+            # samples are equal, and share an interval.
+            drawn = drawn[np.lexsort((judge[drawn], people[drawn]))]
+            members = members[np.argsort(judge[members])]
+        else:
+            sources_of_members = sources[members]
+            sources_of_drawn = sources[drawn]
+        sample.append(
+            (judge[members], people[drawn], judge[drawn], sources_of_members, sources_of_drawn)
         )
-        for judge, people, theirs, of, of_rated in sample
-    ]
+    return sample
+
+
+def bounds_of_rated(sample: Rated, *, scale: tuple[float, float], bias: bool) -> Bounds:
+    """Return the interval of the corrected mean score of a sample.
+
+    Args:
+        sample: the sample.
+        scale: the lowest and the highest score.
+        bias: True to return the interval of the judge's bias instead.
+    """
+    strata = []
+    for judge, people, judge_of_rated, sources, sources_of_rated in sample:
+        strata.append(
+            Stratum(
+                judged=judge.tolist(),
+                rated=list(zip(people.tolist(), judge_of_rated.tolist(), strict=True)),
+                sources=sources.tolist(),
+                rated_sources=sources_of_rated.tolist(),
+            )
+        )
+    estimate = bias_of_judge if bias else corrected_mean
     try:
-        found = (bias_of_judge if bias else corrected_mean)(strata, scale)
+        corrected = estimate(strata, scale)
     except TooFewSourcesError:
         return None
-    return found.low, found.high
+    return corrected.low, corrected.high
 
 
 def rated_rows(*, bias: bool) -> Iterator[Cell]:
+    """Yield the cells about the corrected mean score, or about the judge's bias."""
     for (word, (others, best)), share, (judge, errors), sizes in product(
         RARE.items(), RIGHT, JUDGES.items(), SIZES
     ):
-
+        # Here and below, the defaults of `draw` hold the values of this step of the loop.
         def draw(
             chance: Chance,
             others: tuple[float, ...] = others,
@@ -169,27 +211,27 @@ def rated_rows(*, bias: bool) -> Iterator[Cell]:
             errors: tuple[float, float] = errors,
             sizes: tuple[int, int] = sizes,
         ) -> Rated:
-            people = np.where(
-                chance.random(sizes[0]) < share, best, chance.choice(others, sizes[0])
-            )
-            return rated_sample(
-                people, judged(chance, people, others, best, errors), sizes[1], chance
-            )
+            answers, rated = sizes
+            people = np.where(chance.random(answers) < share, best, chance.choice(others, answers))
+            scores = judged(chance, people, others, best, errors)
+            return rated_sample(people, scores, rated, chance)
 
         if bias and sizes[1] < MIN_RATED:
             continue
-        gap = best - float(np.mean(others))
-        truth = (
-            gap * ((1 - share) * errors[1] - share * errors[0])
-            if bias
-            else best - (1 - share) * gap
-        )
-        made = partial(of_rated, scale=(others[0], best), bias=bias)
-        yield Cell(f"{share:.0%} {word}; {judge}", f"{sizes[0]:,}, {sizes[1]}", truth, draw, made)
+        gap = best - float(np.mean(others))  # the mean error of a wrong score
+        if bias:
+            # The judge is too high for some of the other answers, and too low for some of the best.
+            truth = gap * ((1 - share) * errors[1] - share * errors[0])
+        else:
+            truth = best - (1 - share) * gap
+        interval = partial(bounds_of_rated, scale=(others[0], best), bias=bias)
+        row = f"{share:.0%} {word}; {judge}"
+        yield Cell(row, f"{sizes[0]:,}, {sizes[1]}", truth, draw, interval)
 
 
-# Clusters of unequal size.
+# Instances whose sources (clusters) have unequal sizes.
 
+# From the name of a row to the number of instances from each source.
 SHAPES = {
     "race_based_med": [20, 20, 18, 18, 17, 16, 13, 10, 8, 6, 4, 4, *[1] * 17],
     "half of 400 in one": [200, *[4] * 50],
@@ -201,50 +243,62 @@ SHAPES = {
     "80 % in one": [80, *[1] * 20],
 }
 SHARES = ((0.5, 0.2), (0.5, 0.5), (0.9, 0.2), (0.9, 0.5), (0.9, 0.8), (0.97, 0.5))
-"""The shares that are right, each with an intra-class correlation."""
+"""The share of right answers, and the intra-class correlation within a source (ICC)."""
 
 
 def in_clusters(chance: Chance, sizes: list[int], share: float, icc: float) -> Values:
-    """0/1 values of a beta-binomial distribution."""
+    """Draw 0/1 values from a beta-binomial distribution: each source has its own share of ones."""
     weight = (1 - icc) / icc
     chances = np.repeat(chance.beta(share * weight, (1 - share) * weight, len(sizes)), sizes)
     return (chance.random(len(chances)) < chances).astype(float)
 
 
 def labels_of(sizes: list[int]) -> Values:
+    """Return the number of the source of each value."""
     return np.repeat(np.arange(len(sizes), dtype=float), sizes)
 
 
-def ends_of_mean(sample: Values, **how: Any) -> Bounds:
-    found = interval_of_mean(sample.tolist(), **how)
-    return None if found.low is None or found.high is None else (found.low, found.high)
+def ends_of_mean(sample: Values, **arguments: Any) -> Bounds:
+    """Return the interval of the mean; the arguments are those of `interval_of_mean`."""
+    interval = interval_of_mean(sample.tolist(), **arguments)
+    if interval.low is None or interval.high is None:
+        return None
+    return interval.low, interval.high
 
 
 def cluster_rows(*, ratings: bool) -> Iterator[Cell]:
-    """Yield the rows of 0/1 values; or of ratings, five where those are 1, and one or two else."""
+    """Yield the cells about the mean of values in clusters.
+
+    The values are 0 and 1. With `ratings`, 1 is replaced by the rating 5, and 0 by 1 or 2.
+    """
     for (shape, sizes), (share, icc) in product(SHAPES.items(), SHARES):
 
         def draw(
             chance: Chance, sizes: list[int] = sizes, share: float = share, icc: float = icc
         ) -> Values:
             right = in_clusters(chance, sizes, share, icc)
-            return (
-                np.where(right == 1, 5.0, chance.choice([1.0, 2.0], len(right)))
-                if ratings
-                else right
-            )
+            if ratings:
+                return np.where(right == 1, 5.0, chance.choice([1.0, 2.0], len(right)))
+            return right
 
-        truth = 5 * share + 1.5 * (1 - share) if ratings else share
-        scale = (1.0, 5.0) if ratings else (0.0, 1.0)
-        made = partial(ends_of_mean, clusters=labels_of(sizes).tolist(), scale=scale)
-        yield Cell(shape, f"{share:.0%}, {icc}", truth, draw, made)
+        truth = share
+        scale = (0.0, 1.0)
+        if ratings:
+            truth = 5 * share + 1.5 * (1 - share)
+            scale = (1.0, 5.0)
+        interval = partial(ends_of_mean, clusters=labels_of(sizes).tolist(), scale=scale)
+        yield Cell(shape, f"{share:.0%}, {icc}", truth, draw, interval)
 
 
-SIGNS = cache(paired._signs)  # noqa: SLF001 - drawn anew for each sample it takes long
+# The random signs of the test are drawn once: drawing them for each sample would take long.
+SIGNS = cache(paired._signs)  # noqa: SLF001
 
 
 def paired_rows() -> Iterator[Cell]:
-    """A model that is right so often, and one that is wrong in three of ten of these besides."""
+    """Yield the cells about the difference between two models.
+
+    The second model is right only for seven of ten instances for which the first model is right.
+    """
     for (shape, sizes), (share, icc) in product(SHAPES.items(), SHARES):
 
         def draw(
@@ -254,28 +308,28 @@ def paired_rows() -> Iterator[Cell]:
             keeps = in_clusters(chance, sizes, 0.7, icc)
             return np.array([right, right * keeps])
 
-        def made(sample: Values, sizes: list[int] = sizes) -> Bounds:
-            # these take long, and no interval follows from the first two
+        def interval(sample: Values, sizes: list[int] = sizes) -> Bounds:
+            # Replace three slow functions. The interval does not depend on the p value
+            # (`sign_flip_p`) and on the smallest detectable difference (`mean_mde`).
             with (
                 patch.object(paired, "sign_flip_p", return_value=1.0),
                 patch.object(paired, "mean_mde", return_value=None),
                 patch.object(paired, "_signs", SIGNS),
             ):
-                found = paired_difference(
-                    *sample.tolist(), clusters=[str(one) for one in labels_of(sizes)]
+                difference = paired_difference(
+                    *sample.tolist(), clusters=[str(label) for label in labels_of(sizes)]
                 )
-            return (
-                None
-                if found.ci_low is None or found.ci_high is None
-                else (found.ci_low, found.ci_high)
-            )
+            if difference.ci_low is None or difference.ci_high is None:
+                return None
+            return difference.ci_low, difference.ci_high
 
-        yield Cell(shape, f"{share:.0%}, {icc}", -0.3 * share, draw, made)
+        yield Cell(shape, f"{share:.0%}, {icc}", -0.3 * share, draw, interval)
 
 
 def rated_cluster_rows() -> Iterator[Cell]:
-    """A judge who always says the best, or errs in a tenth; a third of the answers, and 30 at
-    least, are rated.
+    """Yield the cells about corrected scores of values in clusters.
+
+    People rate a third of the answers, but at least 30.
     """
     judges = ("always the best", "noisy")
     for (shape, sizes), (share, icc), judge in product(SHAPES.items(), SHARES, judges):
@@ -291,13 +345,14 @@ def rated_cluster_rows() -> Iterator[Cell]:
             scores = judged(chance, people, (0.0,), 1.0, errors)
             return rated_sample(people, scores, max(30, len(people) // 3), chance, labels_of(sizes))
 
-        made = partial(of_rated, scale=(0.0, 1.0), bias=False)
-        yield Cell(f"{shape}; {judge}", f"{share:.0%}, {icc}", share, draw, made)
+        interval = partial(bounds_of_rated, scale=(0.0, 1.0), bias=False)
+        yield Cell(f"{shape}; {judge}", f"{share:.0%}, {icc}", share, draw, interval)
 
 
-# Rubrics: (share of cases that can lose so many points, points, how many of them lose them, what
-# others score).
+# Scores of rubrics. In some cases, the answer can lose points by a criterion with negative points.
 
+# For each row: the share of the cases that can lose points, the points, the share of these cases
+# that lose the points, and the lowest and the highest score of all other cases.
 RUBRICS = {
     "4 % are -3, all can be": (1.0, 3.0, 0.04, (0.8, 0.8)),
     "10 % can lose 4, 40 % of them do": (0.1, 4.0, 0.4, (0.8, 0.8)),
@@ -309,6 +364,7 @@ RUBRICS = {
 
 
 def rubric_rows() -> Iterator[Cell]:
+    """Yield the cells about scores of rubrics."""
     for (name, (can, points, lose, (low, high))), count in product(
         RUBRICS.items(), (30, 60, 100, 300)
     ):
@@ -322,17 +378,22 @@ def rubric_rows() -> Iterator[Cell]:
             high: float = high,
             count: int = count,
         ) -> Values:
+            """Draw the score of each case, and the lowest possible score of each case."""
             lowest = np.where(chance.random(count) < can, -points, 0.0)
-            lost = (lowest < 0) & (chance.random(count) < lose)
-            return np.array([np.where(lost, lowest, chance.uniform(low, high, count)), lowest])
+            has_lost = (lowest < 0) & (chance.random(count) < lose)
+            scores = np.where(has_lost, lowest, chance.uniform(low, high, count))
+            return np.array([scores, lowest])
 
-        def made(sample: Values) -> Bounds:
-            return ends_of_mean(sample[0], scale=(0.0, 1.0), lowest=sample[1].tolist())
+        def interval(sample: Values) -> Bounds:
+            scores, lowest = sample
+            return ends_of_mean(scores, scale=(0.0, 1.0), lowest=lowest.tolist())
 
-        lost = can * lose
-        yield Cell(name, f"{count}", (1 - lost) * (low + high) / 2 - lost * points, draw, made)
+        lost = can * lose  # the share of all cases that lose the points
+        truth = (1 - lost) * (low + high) / 2 - lost * points
+        yield Cell(name, f"{count}", truth, draw, interval)
 
 
+# From the name of a table to the heading of its first column and the function with its cells.
 TABLES: dict[str, tuple[str, Callable[[], Iterator[Cell]]]] = {
     "corrected": ("people; judge", partial(rated_rows, bias=False)),
     "bias": ("people; judge", partial(rated_rows, bias=True)),
@@ -345,8 +406,13 @@ TABLES: dict[str, tuple[str, Callable[[], Iterator[Cell]]]] = {
 
 
 def lines_of(name: str, samples: int, seed: int, text: str = "") -> Iterator[str]:
-    """Yield a table in Markdown: how many of 100 intervals hold the truth (the most that miss it on
-    one side; the mean width), bold where these are too few.
+    """Yield the lines of a table in Markdown; each cell has the text of `text_of`.
+
+    Args:
+        name: the name of the table.
+        samples: the number of samples for each cell.
+        seed: the seed of the random numbers.
+        text: a text that the names of the shown rows contain.
     """
     head, cells = TABLES[name]
     rows: dict[str, list[Cell]] = {}
@@ -354,23 +420,27 @@ def lines_of(name: str, samples: int, seed: int, text: str = "") -> Iterator[str
         rows.setdefault(cell.row, []).append(cell)
     columns = [cell.column for cell in next(iter(rows.values()))]
     yield from (f"| {' | '.join([head, *columns])} |", f"|{'---|' * (len(columns) + 1)}")
-    for row, of_row in rows.items():
+    for row, cells_of_row in rows.items():
         if text not in row:
             continue
-        yield (
-            f"| {' | '.join([row, *(text_of(measured(cell, samples, seed)) for cell in of_row)])} |"
-        )
+        texts = [text_of(measured(cell, samples, seed)) for cell in cells_of_row]
+        yield f"| {' | '.join([row, *texts])} |"
 
 
-def text_of(found: Held) -> str:
-    if found.without == 1:
+def text_of(coverage: Held) -> str:
+    """Return the text of a cell, such as `94.8 (3.1; 0.120)`.
+
+    The numbers are: how many of 100 intervals contain the truth, in bold if these are too few; how
+    many miss the truth on the side with more misses; the mean width of an interval.
+    """
+    if coverage.without == 1:
         return "no interval"
-    held = f"{100 * found.held:.1f}"
-    missed = f"{100 * found.most_on_a_side:.1f}"
-    without = f", none {100 * found.without:.0f} %" if found.without else ""
-    return (
-        f"{held if found.held >= LEAST else f'**{held}**'} ({missed}; {found.width:.3f}{without})"
-    )
+    held = f"{100 * coverage.held:.1f}"
+    if coverage.held < MIN_HELD:
+        held = f"**{held}**"
+    missed = f"{100 * coverage.most_on_a_side:.1f}"
+    without = f", none {100 * coverage.without:.0f} %" if coverage.without else ""
+    return f"{held} ({missed}; {coverage.width:.3f}{without})"
 
 
 def main() -> None:

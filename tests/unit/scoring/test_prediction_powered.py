@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interval_coverage import Values, in_clusters, labels_of, of_rated, rated_sample
+from interval_coverage import Values, bounds_of_rated, in_clusters, labels_of, rated_sample
 from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
 from scipy import stats
 
@@ -338,7 +338,7 @@ def test_a_plan_says_how_wide_intervals_will_be(share: float, size: int, rated: 
         people = in_clusters(chance, sizes, share, 0.5)
         effects.append(design_effect(people.tolist(), (0.0, 1.0), of.tolist()))
         sample = rated_sample(people, np.ones(300), rated, chance, of if size > 1 else None)
-        low, high = of_rated(sample, scale=(0.0, 1.0), bias=False) or (0.0, 0.0)
+        low, high = bounds_of_rated(sample, scale=(0.0, 1.0), bias=False) or (0.0, 0.0)
         widths.append(high - low)
     stddev = math.sqrt(share * (1 - share))
     effect = statistics.fmean(effects)
