@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
-"""Measures how often a corrected score holds the truth where physicians disagree:
-docs/trust-a-judge.md.
+"""Measures how often the interval of a corrected score contains the truth if physicians disagree.
+
+The table is in docs/trust-a-judge.md.
 
     python benchmarks/disagreeing_physicians.py [--samples 2000] [--resamples 1000] [--rows TEXT]
 
-Judge's sensitivity and specificity 0.9; 100 cases of 10 criteria in the run, whose shares of met
-are beta-distributed; two physicians an item, each of whom says the other thing in so many items;
-70 % of the labelled items are met, or what the row says. `by labels` is what passports of the first
-version gave, which takes the labels for the truth. `hard items`: on a fifth of the items judge and
-physicians err together with that chance, which no method here knows. `of labels`: with one
-physician an item the score is held against the share that such a physician says is met.
+A judge decides about criteria, and physicians labelled some items (an answer with a criterion). The
+run has 100 cases of 10 criteria; the share of met criteria differs between cases, with a beta
+distribution. The judge has a sensitivity and a specificity of 0.9. Each item has the labels of two
+physicians; a physician's label is wrong with the probability of the row's first column. 70 % of the
+labelled items are met, unless the row states another share.
+
+The column `by labels` is the interval of passports of the first version, which take the labels for
+the truth. Some rows say more:
+
+- `hard items`: on a fifth of the items, the judge and the physicians err together with this
+  probability. No method here takes this into account.
+- `of labels`: with one physician for each item, the interval should contain the share of criteria
+  that such a physician would call met, and not the true share.
 """
 
 from __future__ import annotations
@@ -37,29 +45,28 @@ Values = npt.NDArray[np.float64]
 Chance = np.random.Generator
 CASES = 100
 CRITERIA = 10
-CORRELATION = 0.1
-LEAST = 0.92
-HARD = 0.2
+CORRELATION = 0.1  # the intra-class correlation within a case, or within a conversation
+MIN_HELD = 0.92  # A lower coverage is printed in bold.
+HARD = 0.2  # the share of hard items
 
 
 @dataclass(frozen=True)
 class Row:
-    flips: float
-    items: int
-    run: float
-    """The share that is met."""
-    labels: float = 0.7
-    conversation: int = 1
-    """Items of one conversation."""
-    together: float = 0.0
-    """The chance that judge and physicians err on a hard item."""
-    physicians: int = 2
+    """A row of the table."""
+
+    flips: float  # the probability that a physician's label is wrong
+    items: int  # the number of labelled items
+    run: float  # the share of the run's criteria that are met
+    labels: float = 0.7  # the share of the labelled items that are met
+    conversation: int = 1  # the number of labelled items from each conversation
+    together: float = 0.0  # the probability that judge and physicians err together on a hard item
+    physicians: int = 2  # the number of physicians for each item
+    # True if the interval should contain the share that a physician calls met, not the true share
     of_labels: bool = False
-    """The score is held against what a physician says is met, not against the truth."""
 
     @property
-    def asked(self) -> float:
-        """The share that the score is held against."""
+    def truth(self) -> float:
+        """The share that the interval should contain."""
         if self.of_labels:
             return self.run * (1 - self.flips) + (1 - self.run) * self.flips
         return self.run
@@ -76,7 +83,7 @@ class Row:
         if self.physicians == 1:
             words += ", one physician"
         if self.of_labels:
-            words += f", of labels {self.asked:.2f}"
+            words += f", of labels {self.truth:.2f}"
         return words
 
 
@@ -109,108 +116,137 @@ ROWS = (
 
 
 def _shares(chance: Chance, share: float, count: int) -> Values:
+    """Draw the share of met criteria of each case or conversation, with the mean `share`."""
     weight = 1 / CORRELATION - 1
     return chance.beta(share * weight, (1 - share) * weight, count)
 
 
-def _said(chance: Chance, truth: npt.NDArray[np.bool_], right: float) -> npt.NDArray[np.bool_]:
+def _decisions(chance: Chance, truth: npt.NDArray[np.bool_], right: float) -> npt.NDArray[np.bool_]:
+    """Draw a decision about each item, which is right with the probability `right`."""
     return np.where(chance.random(truth.shape) < right, truth, ~truth)
 
 
 def sample(chance: Chance, row: Row) -> tuple[Labels, CasePoints, list[tuple[float, int]]]:
+    """Draw the labels of a passport, and the judge's decisions in a run.
+
+    Returns:
+        The labels; the points of the run's cases; and (decision, number of the case) for each
+        criterion of the run.
+    """
     conversations = row.items // row.conversation
     share: Values = np.full(conversations, row.labels)
     if row.conversation > 1:
         share = _shares(chance, row.labels, conversations)
     conversation = np.repeat(np.arange(conversations), row.conversation)
     truth = chance.random(len(conversation)) < share[conversation]
-    hard = (chance.random(len(truth)) < HARD) & (chance.random(len(truth)) < row.together)
-    seen = truth ^ hard
-    judged = _said(chance, seen, 0.9)
-    labels = [_said(chance, seen, 1 - row.flips) for _ in range(row.physicians)]
+    misleads = (chance.random(len(truth)) < HARD) & (chance.random(len(truth)) < row.together)
+    apparent_truth = truth ^ misleads  # the truth as it appears to the judge and the physicians
+    judged = _decisions(chance, apparent_truth, 0.9)
+    labels = [_decisions(chance, apparent_truth, 1 - row.flips) for _ in range(row.physicians)]
+    # the run
     case = np.repeat(np.arange(CASES), CRITERIA)
     met = chance.random(len(case)) < _shares(chance, row.run, CASES)[case]
-    wrong = (chance.random(len(met)) < HARD) & (chance.random(len(met)) < row.together)
-    decided = _said(chance, met ^ wrong, 0.9).astype(float)
-    given = decided.reshape(CASES, CRITERIA).mean(axis=1)
+    misleads = (chance.random(len(met)) < HARD) & (chance.random(len(met)) < row.together)
+    decided = _decisions(chance, met ^ misleads, 0.9).astype(float)
+    points_given = decided.reshape(CASES, CRITERIA).mean(axis=1)
+    # Items of one conversation with the same decisions are counted together.
     met_labels = np.sum(labels, axis=0).tolist()
     counts = Counter(zip(conversation.tolist(), judged.tolist(), met_labels, strict=True))
     items = [
-        LabelledItems(number, None, bool(said), row.physicians, int(total), count)
-        for (number, said, total), count in counts.items()
+        LabelledItems(
+            conversation=number,
+            category=None,
+            judged=bool(decision),
+            labels=row.physicians,
+            met=int(met_count),
+            items=count,
+        )
+        for (number, decision, met_count), count in counts.items()
     ]
-    return (
-        Labels(_pairs(items), items),
-        CasePoints(given.tolist(), [1.0] * CASES, list(range(CASES)), 0.0),
-        list(zip(decided.tolist(), case.tolist(), strict=True)),
+    points = CasePoints(
+        points_given=points_given.tolist(),
+        points_possible=[1.0] * CASES,
+        clusters=list(range(CASES)),
+        lowest=0.0,
     )
+    votes = list(zip(decided.tolist(), case.tolist(), strict=True))
+    return Labels(_pairs(items), items), points, votes
 
 
 def _pairs(items: list[LabelledItems]) -> list[LabelledPairs]:
-    found = []
-    for each in items:
-        met = each.met * each.items
-        not_met = (each.labels - each.met) * each.items
+    """Return the labels as pairs of a judge's and a physician's decision."""
+    pairs = []
+    for same_items in items:
+        met = same_items.met * same_items.items
+        not_met = (same_items.labels - same_items.met) * same_items.items
         counts = (met, not_met, 0, 0)
-        if not each.judged:
+        if not same_items.judged:
             counts = (0, 0, met, not_met)
-        found.append(LabelledPairs(each.conversation, None, counts))
-    return found
+        pairs.append(LabelledPairs(same_items.conversation, None, counts))
+    return pairs
 
 
 @dataclass
 class Tally:
-    held: int = 0
-    given: int = 0
-    apart: float = 0.0
-    width: float = 0.0
+    """The sums over the corrected scores of many samples."""
 
-    def add(self, found: object, truth: float) -> None:
-        if isinstance(found, JudgeCorrectedScore):
+    held: int = 0  # the number of intervals that contain the truth
+    given: int = 0  # the number of samples with a corrected score
+    apart: float = 0.0  # the sum of the differences between the corrected score and the truth
+    width: float = 0.0  # the sum of the widths of the intervals
+
+    def add(self, corrected: object, truth: float) -> None:
+        """Add a corrected score; any other object counts as a sample without one."""
+        if isinstance(corrected, JudgeCorrectedScore):
             self.given += 1
-            if found.ci_low <= truth <= found.ci_high:
+            if corrected.ci_low <= truth <= corrected.ci_high:
                 self.held += 1
-            self.apart += found.value - truth
-            self.width += found.ci_high - found.ci_low
+            self.apart += corrected.value - truth
+            self.width += corrected.ci_high - corrected.ci_low
 
     def text(self, samples: int) -> str:
+        """Return a cell: the coverage (mean error; mean width), in per cent."""
         if not self.given:
             return "none"
         share = self.held / self.given
-        shown = f"{100 * share:.1f}"
-        if share < LEAST:
-            shown = f"**{shown}**"
+        held = f"{100 * share:.1f}"
+        if share < MIN_HELD:
+            held = f"**{held}**"
         without = ""
         if self.given < samples:
             without = f", none {100 * (1 - self.given / samples):.0f} %"
         apart = 100 * self.apart / self.given
-        return f"{shown} ({apart:+.1f}; {100 * self.width / self.given:.0f}{without})"
+        return f"{held} ({apart:+.1f}; {100 * self.width / self.given:.0f}{without})"
 
 
 def measured(row: Row, samples: int, seed: int) -> tuple[Tally, Tally, float]:
-    """Return the tallies by the labels and by the truth behind them, and the bias of the judge's
-    own score.
+    """Draw samples of a row, and correct their scores in two ways.
+
+    Returns:
+        The tally of scores corrected by the labels; the tally of scores corrected by the estimated
+        truth behind the labels; and the mean error of the judge's own scores.
     """
     chance = np.random.default_rng([seed, zlib.crc32(row.name.encode())])
     before = Tally()
     now = Tally()
-    alone = 0.0
+    bias_sum = 0.0
     for _ in range(samples):
         labels, cases, votes = sample(chance, row)
-        before.add(corrected_by_labels(cases, labels.pairs, {}), row.asked)
-        now.add(corrected_score(cases, labels, {}, votes), row.asked)
-        alone += sum(cases.points_given) / CASES - row.asked
-    return before, now, alone / samples
+        before.add(corrected_by_labels(cases, labels.pairs, {}), row.truth)
+        now.add(corrected_score(cases, labels, {}, votes), row.truth)
+        bias_sum += sum(cases.points_given) / CASES - row.truth
+    return before, now, bias_sum / samples
 
 
 def lines(samples: int, seed: int, text: str = "") -> Iterator[str]:
+    """Yield the lines of the table; `text` is a part of the names of the shown rows."""
     yield "| each physician flips, items, the run's share | by labels | now | judge's own bias |"
     yield "|---|---|---|---|"
     for row in ROWS:
         if text not in row.name:
             continue
-        before, now, alone = measured(row, samples, seed)
-        cells = (row.name, before.text(samples), now.text(samples), f"{100 * alone:+.1f}")
+        before, now, bias = measured(row, samples, seed)
+        cells = (row.name, before.text(samples), now.text(samples), f"{100 * bias:+.1f}")
         yield f"| {' | '.join(cells)} |"
 
 
