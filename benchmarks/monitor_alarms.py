@@ -1,18 +1,26 @@
 #!/usr/bin/env python3
-"""Measures how often a panel that is looked at every week gives a false alarm in a year, and how
-often it finds a drop.
+"""Measures how often a monitor gives a false alarm in a year, and how often it finds a drop.
 
     python benchmarks/monitor_alarms.py [--years 1000]
 
-A row is a panel of 100 instances, r 10 %, accuracy 0.8, where its name says nothing else: their
-chances to be right are beta-distributed so that two runs differ in a share r of them; in clusters
-(fives, twenties) with a correlation of 0.3, with 0.9 where there are few. False alarms: unchanged
-with `max_drop` 0 and 2 points, and down by just 2 points, after five runs of the baseline or B.
-Power: one task 10 points worse from week 20, after as many runs as the program recommends: it sees
-five runs of a baseline, which gets as many more as it says, until it says that they are enough.
-In brackets how many of 20 baselines got that number; `none`: it says that no number is enough.
-Weeks is the median. Then the line that says "something changed", where nothing does.
-Exits 1 if more than 5 % of the years have a false alarm, or less than 95 % find the drop.
+A monitor asks a panel of questions every week (a look), and compares the answers with those of a
+baseline, which has several runs. A row of the table is a panel. It has 100 instances, an accuracy
+of 0.8 and r 10 %, unless its name states something else: r is the share of instances whose answers
+differ between two runs. The probabilities that instances are answered right have a beta
+distribution. Instances may be in clusters (`fives`, `twenties`): which answers differ is then
+correlated within a cluster, with 0.3, or with 0.9 if there are few clusters.
+
+The columns are, in per cent of the years:
+
+- False alarms: of an unchanged model with a `max_drop` of 0 and of 2 points, and of a model that is
+  worse by just 2 points. The baseline has five runs, or B runs.
+- `found`: the years that find a drop of 10 points in one task from week 20 on. The baseline begins
+  with five runs. It gets as many further runs as the program recommends, until the program says
+  that they are enough (`B recommended`; in brackets: how many of 20 baselines got that number;
+  `none`: the program says that no number is enough). `weeks` is the median time until the alarm.
+
+A second table shows how often the line "something changed" appears if nothing has changed. The exit
+code is 1 if more than 5 % of the years have a false alarm, or if less than 95 % find the drop.
 """
 
 from __future__ import annotations
@@ -35,46 +43,41 @@ from eval_factory.monitor.detector import (
 )
 from eval_factory.monitor.simulation import needed_repeats
 
-LOOKS = 52
-ALPHA = 0.05
-CHUNK = 100
-BASELINES = 20
-FIRST_RUNS = 5
+LOOKS = 52  # the number of looks in a year
+ALPHA = 0.05  # the permitted probability of a false alarm in a year
+CHUNK = 100  # the number of years that are simulated at the same time
+BASELINES = 20  # the number of baselines for each row of `power`
+FIRST_RUNS = 5  # the number of runs with which a baseline begins
 UNEQUAL = (20, 10, *[5] * 10, *[1] * 20)
 
 
 class Panel(NamedTuple):
-    sizes: Sequence[int] = (1,) * 100
-    flips: float = 0.1
+    """A panel. A unit is a cluster of instances, or an instance that is in no cluster."""
+
+    sizes: Sequence[int] = (1,) * 100  # the number of instances in each unit
+    flips: float = 0.1  # the share of instances whose answers differ between two runs
     accuracy: float = 0.8
-    correlation: float = 0.0
-    """The correlation, within a unit, of which answers differ between runs."""
-    repeats: int = 5
-    rated: bool = False
-    """A wrong answer is one of four ratings below the best."""
-    missing: float = 0.0
+    correlation: float = 0.0  # the correlation within a unit of which answers differ between runs
+    repeats: int = 5  # the number of runs of the baseline
+    rated: bool = False  # True if a wrong answer has one of the four ratings below the best
+    missing: float = 0.0  # the share of instances without a value at a look
     tasks: int = 1
-    failing: int = 0
-    """So many units, the first ones, fail as a whole."""
-    failure: float = 0.1
-    """The share of the runs and looks in which they fail."""
-    part: float = 1.0
-    """This share of a unit's instances is wrong then."""
+    failing: int = 0  # the number of units that can fail as a whole: the first units
+    failure: float = 0.1  # the share of the runs and looks in which such a unit fails
+    part: float = 1.0  # the share of a unit's instances that are wrong if the unit fails
 
 
 def rows() -> Iterator[tuple[str, Panel]]:
+    """Yield (name, panel) of each row."""
     for count in (100, 300):
         for size in (1, 5):
             for flips in (0.02, 0.1, 0.3):
+                # With an accuracy of 0.97, at most 6 % of the answers can differ.
                 for accuracy in (0.5, 0.8, 0.97) if flips <= 0.05 else (0.5, 0.8):
-                    name = (
-                        f"{count}{' in fives' if size > 1 else ''}, r {100 * flips:.0f} "
-                        f"%, accuracy {accuracy}"
-                    )
-                    yield (
-                        name,
-                        Panel((size,) * (count // size), flips, accuracy, 0.3 if size > 1 else 0.0),
-                    )
+                    clusters = " in fives" if size > 1 else ""
+                    name = f"{count}{clusters}, r {100 * flips:.0f} %, accuracy {accuracy}"
+                    sizes = (size,) * (count // size)
+                    yield name, Panel(sizes, flips, accuracy, 0.3 if size > 1 else 0.0)
     yield "20, 10, ten fives, 20 alone", Panel(UNEQUAL, correlation=0.3)
     yield "20, 10, ten fives, 20 alone, r 30 %", Panel(UNEQUAL, 0.3, correlation=0.3)
     yield "80, 20 alone, r 30 %", Panel((80, *[1] * 20), 0.3, correlation=0.9)
@@ -95,7 +98,10 @@ def rows() -> Iterator[tuple[str, Panel]]:
 
 
 def failing_rows() -> Iterator[tuple[str, Panel]]:
-    """Sources that fail as a whole, beside others that are always right where nothing is said."""
+    """Yield the rows with units that fail as a whole.
+
+    The instances of all other units are always answered right, unless the name states a share.
+    """
     alone = Panel((25, *[1] * 75), 0.0, 1.0, failing=1)
     for repeats in (5, 10, 20):
         yield f"25 of 100 fail as a whole in 10 %, B {repeats}", alone._replace(repeats=repeats)
@@ -118,87 +124,114 @@ ROWS = dict(rows())
 
 
 class Answers:
-    """The answers of one task of so many panels, side by side."""
+    """The answers of one task in many panels with the same properties, which are drawn at once.
+
+    The letter n in shapes is the number of instances of a panel.
+    """
 
     def __init__(self, panel: Panel, count: int, rng: np.random.Generator) -> None:
+        """Draw, for `count` panels, the probability that each instance is answered right."""
         self.units = Units(np.repeat(np.arange(len(panel.sizes)), panel.sizes))
         self._rng = rng
         self._panel = panel
-        within = np.concatenate([np.arange(size) for size in panel.sizes])
-        large = np.array(panel.sizes)[self.units.numbers]
-        self._fails_in = (self.units.numbers < panel.failing) & (within < panel.part * large)
-        apart = 2 * panel.accuracy * (1 - panel.accuracy) - panel.flips
+        number_in_unit = np.concatenate([np.arange(size) for size in panel.sizes])
+        size_of_unit = np.array(panel.sizes)[self.units.numbers]
+        # True for the instances that are answered wrong if their unit fails as a whole
+        self._can_fail = (self.units.numbers < panel.failing) & (
+            number_in_unit < panel.part * size_of_unit
+        )
+        # With equal probabilities p, the answers of two runs would differ in 2 p (1 - p) of the
+        # instances. This share is 2 p (1 - p) w / (w + 1) if the probabilities have a beta
+        # distribution with the mean p and the weight w (the sum of its two parameters). Find the
+        # weight for which the share is `flips`.
+        surplus = 2 * panel.accuracy * (1 - panel.accuracy) - panel.flips
         shape = (count, sum(panel.sizes))
         self._chance: Any = np.full(shape, panel.accuracy)
-        if apart > 1e-9:
-            more = panel.flips / apart
-            self._chance = rng.beta(panel.accuracy * more, (1 - panel.accuracy) * more, shape)
+        if surplus > 1e-9:
+            weight = panel.flips / surplus
+            self._chance = rng.beta(panel.accuracy * weight, (1 - panel.accuracy) * weight, shape)
 
-    def draw(self, which: Any, fall: float = 0.0) -> Any:
-        """Return the scores of the panels `which`, in the shape (which, n), down in each one's mean
-        by just `fall`.
+    def draw(self, panels: Any, fall: float = 0.0) -> Any:
+        """Draw the values of a run of some panels, in the shape (panels, n).
+
+        Args:
+            panels: the numbers of the panels.
+            fall: the amount by which the expected mean value of each panel is lower than before.
         """
-        worth = 0.625 if self._panel.rated else 1.0  # the best answer's, over another one's
-        chance = self._chance[which] * (
-            1 - fall / worth / self._chance[which].mean(axis=1, keepdims=True)
+        # the difference between the value of a right answer and the mean value of a wrong answer
+        worth = 0.625 if self._panel.rated else 1.0
+        chance = self._chance[panels] * (
+            1 - fall / worth / self._chance[panels].mean(axis=1, keepdims=True)
         )
-        at = self._rng.random(chance.shape)
+        # An instance is answered right if its random number is below its probability.
+        number = self._rng.random(chance.shape)
         if self._panel.correlation:
             common = self._rng.random((len(chance), len(self.units.sizes)))[:, self.units.numbers]
-            at = np.where(self._rng.random(at.shape) < self._panel.correlation**0.5, common, at)
+            is_common = self._rng.random(number.shape) < self._panel.correlation**0.5
+            number = np.where(is_common, common, number)
         if self._panel.failing:
             fails = self._rng.random((len(chance), len(self.units.sizes))) < self._panel.failure
-            at = np.where(fails[:, self.units.numbers] & self._fails_in, 1.0, at)
+            number = np.where(fails[:, self.units.numbers] & self._can_fail, 1.0, number)
         if not self._panel.rated:
-            return (at < chance).astype(float)
-        rest = (at - chance) / np.maximum(1 - chance, 1e-12)
+            return (number < chance).astype(float)
+        # The four ratings of wrong answers, 3/4, 2/4, 1/4 and 0, are equally likely.
+        rest = (number - chance) / np.maximum(1 - chance, 1e-12)
         return np.where(rest < 0, 1.0, (3 - np.floor(4 * np.clip(rest, 0, 0.999))) / 4)
 
     def runs(self, count: int) -> Any:
-        """Return the runs of the first panel: (count, n)."""
+        """Draw runs of the first panel, in the shape (count, n)."""
         return np.concatenate([self.draw([0]) for _ in range(count)])
 
     def repeated(self, count: int) -> Answers:
-        """The first panel, in so many years side by side."""
-        found = Answers(self._panel, count, self._rng)
-        found._chance = np.repeat(self._chance[:1], count, axis=0)
-        return found
+        """Return `count` copies of the first panel, for as many years."""
+        copies = Answers(self._panel, count, self._rng)
+        copies._chance = np.repeat(self._chance[:1], count, axis=0)
+        return copies
 
-    def look(self, which: Any, fall: float) -> Any:
-        found = self.draw(which, fall)
-        return np.where(self._rng.random(found.shape) < self._panel.missing, np.nan, found)
+    def look(self, panels: Any, fall: float) -> Any:
+        """Draw the values of a look; nan for a missing value. The arguments are those of `draw`."""
+        values = self.draw(panels, fall)
+        return np.where(self._rng.random(values.shape) < self._panel.missing, np.nan, values)
 
 
 class _Fall(NamedTuple):
+    """A drop of the mean value of tasks."""
+
     size: float
-    start: int = 1  # the look from which on it is there
-    alone: bool = False  # only the first task falls
+    start: int = 1  # the first look with the drop
+    alone: bool = False  # True if only the first task drops
 
     def at(self, look: int, task: int) -> float:
+        """Return the drop of a task at a look."""
         if look < self.start or (self.alone and task):
             return 0.0
         return self.size
 
 
 def alarms_after(tasks: Sequence[Answers], runs: Any, max_drop: float, fall: _Fall) -> Any:
-    """Return each year's look with the first alarm, 0 if there is none; `runs`: each task's runs
-    of its baseline, (years, B, n).
+    """Return each year's look with the first alarm; 0 if there is no alarm.
+
+    Args:
+        tasks: the answers of each task; a panel is a year.
+        runs: the runs of the baseline of each task, in the shape (years, B, n).
+        max_drop: the greatest permitted drop.
+        fall: the real drop.
     """
-    detectors = [
-        EDetectors(each, one.units, max_drop, LOOKS) for each, one in zip(runs, tasks, strict=True)
-    ]
+    detectors = []
+    for task, baseline in zip(tasks, runs, strict=True):
+        detectors.append(EDetectors(baseline, task.units, max_drop, LOOKS))
     first = np.zeros(len(runs[0]), int)
-    still: Any = np.arange(len(first))
+    quiet_years: Any = np.arange(len(first))  # the years without an alarm so far
     for look in range(1, LOOKS + 1):
         evidence = []
-        for at, (detector, task) in enumerate(zip(detectors, tasks, strict=True)):
-            evidence.append(detector.add_look(task.look(still, fall.at(look, at))))
-        alarm = np.mean(evidence, axis=0) >= 1 / ALPHA
-        first[still[alarm]] = look
-        if alarm.any():
-            still = still[~alarm]
-            detectors = [one.for_panels(~alarm) for one in detectors]
-        if not len(still):
+        for number, (detector, task) in enumerate(zip(detectors, tasks, strict=True)):
+            evidence.append(detector.add_look(task.look(quiet_years, fall.at(look, number))))
+        has_alarm = np.mean(evidence, axis=0) >= 1 / ALPHA
+        first[quiet_years[has_alarm]] = look
+        if has_alarm.any():
+            quiet_years = quiet_years[~has_alarm]
+            detectors = [detector.for_panels(~has_alarm) for detector in detectors]
+        if not len(quiet_years):
             break
     return first
 
@@ -212,98 +245,137 @@ def first_alarms(
     alone: bool = False,
     seed: int = 1,
 ) -> Any:
-    """Return each year's look with the first alarm, 0 if there is none.
+    """Simulate years, and return each year's look with the first alarm; 0 if there is no alarm.
 
     Args:
-        start: the look from which on all tasks are down by `fall`, or the first one `alone`.
+        panel: the panel.
+        years: the number of years.
+        max_drop: the greatest permitted drop.
+        fall: the real drop.
+        start: the first look with the drop.
+        alone: True if only the first task drops.
+        seed: the seed of the random numbers.
     """
     rng = np.random.default_rng(seed)
-    found = []
+    first_looks = []
     for begin in range(0, years, CHUNK):
         count = min(CHUNK, years - begin)
         tasks = [Answers(panel, count, rng) for _ in range(panel.tasks)]
-        every = np.arange(count)
-        runs = [np.stack([one.draw(every) for _ in range(panel.repeats)], axis=1) for one in tasks]
-        falls = _Fall(fall, start, alone)
-        found.append(alarms_after(tasks, runs, max_drop, falls))
-    return np.concatenate(found)
+        all_panels = np.arange(count)
+        runs = []
+        for task in tasks:
+            runs_of_task = [task.draw(all_panels) for _ in range(panel.repeats)]
+            runs.append(np.stack(runs_of_task, axis=1))
+        first_looks.append(alarms_after(tasks, runs, max_drop, _Fall(fall, start, alone)))
+    return np.concatenate(first_looks)
 
 
 def false_alarms(panel: Panel, years: int) -> list[float]:
-    """A year: unchanged with `max_drop` 0 and 2 points, and down by just 2 points."""
-    return [
-        float((first_alarms(panel, years, *each) > 0).mean())
-        for each in ((0.0, 0.0), (0.02, 0.0), (0.02, 0.02))
-    ]
+    """Return the share of years with a false alarm, in three situations.
+
+    The situations are: unchanged, with a `max_drop` of 0 and of 2 points; and worse by 2 points,
+    with a `max_drop` of 2 points.
+    """
+    shares = []
+    for max_drop, fall in ((0.0, 0.0), (0.02, 0.0), (0.02, 0.02)):
+        has_alarm = first_alarms(panel, years, max_drop, fall) > 0
+        shares.append(float(has_alarm.mean()))
+    return shares
 
 
 def advised(panel: Panel, seed: int) -> tuple[list[Answers], list[Any] | None]:
-    """The tasks of one panel, and of each the runs of its baseline when the program says that they
-    are enough; None if it says that no number is.
+    """Draw a panel with a baseline that has as many runs as the program recommends.
+
+    Returns:
+        The tasks of the panel; and the runs of each task's baseline, or None if the program says
+        that no number of runs is enough.
     """
-    tasks = [Answers(panel, 1, np.random.default_rng([seed, at])) for at in range(panel.tasks)]
-    runs = [one.runs(FIRST_RUNS) for one in tasks]
+    tasks = []
+    for number in range(panel.tasks):
+        tasks.append(Answers(panel, 1, np.random.default_rng([seed, number])))
+    runs = [task.runs(FIRST_RUNS) for task in tasks]
     while True:
-        limits = [
-            LimitBaseline(each, one.units.numbers, 0.02, LOOKS)
-            for each, one in zip(runs, tasks, strict=True)
-        ]
-        needed = [one.repeats for one in needed_repeats(limits, ALPHA, seed)]
+        limits = []
+        for task, runs_of_task in zip(tasks, runs, strict=True):
+            limits.append(LimitBaseline(runs_of_task, task.units.numbers, 0.02, LOOKS))
+        needed = [recommendation.repeats for recommendation in needed_repeats(limits, ALPHA, seed)]
         if None in needed:
             return tasks, None
-        lacking = max(one or 0 for one in needed) - len(runs[0])
+        lacking = max(repeats or 0 for repeats in needed) - len(runs[0])
         if lacking <= 0:
             return tasks, runs
-        runs = [
-            np.concatenate([each, one.runs(lacking)]) for each, one in zip(runs, tasks, strict=True)
-        ]
+        longer_runs = []
+        for task, runs_of_task in zip(tasks, runs, strict=True):
+            longer_runs.append(np.concatenate([runs_of_task, task.runs(lacking)]))
+        runs = longer_runs
 
 
 @cache
 def power(panel: Panel, years: int) -> tuple[Counter[int | None], float, float]:
-    """Return how many runs baselines had in the end, the share of the years after them that find a
-    drop of 10 points, and their median week. nan: there are none.
+    """Measure how often a drop of 10 points is found with the recommended number of runs.
+
+    Returns:
+        The number of baselines by their number of runs (None: no number is enough); the share of
+        the years that find the drop; and the median week of the alarm after the drop. The last two
+        are nan if no baseline has enough runs.
     """
     counts = Counter[int | None]()
-    found = list[Any]()
+    first_looks = list[Any]()
+    years_of_baseline = max(1, years // BASELINES)
     for seed in range(BASELINES):
         tasks, runs = advised(panel, seed)
         if runs is None:
             counts[None] += 1
             continue
         counts[len(runs[0])] += 1
-        of_each = max(1, years // BASELINES)
-        many = [one.repeated(of_each) for one in tasks]
-        baselines = [np.repeat(each[None], of_each, axis=0) for each in runs]
-        found.append(alarms_after(many, baselines, 0.02, _Fall(0.1, 20, alone=True)))
-    if not found:
+        tasks_by_year = [task.repeated(years_of_baseline) for task in tasks]
+        baselines = [np.repeat(of_task[None], years_of_baseline, axis=0) for of_task in runs]
+        fall = _Fall(0.1, start=20, alone=True)
+        first_looks.append(alarms_after(tasks_by_year, baselines, 0.02, fall))
+    if not first_looks:
         return counts, float("nan"), float("nan")
-    first = np.concatenate(found)
-    weeks = np.sort(np.where(first >= 20, first - 19, LOOKS + 1))
-    return counts, float((first >= 20).mean()), float(weeks[len(weeks) // 2])
+    first = np.concatenate(first_looks)
+    is_found = first >= 20  # An earlier alarm would be false.
+    weeks = np.sort(np.where(is_found, first - 19, LOOKS + 1))
+    return counts, float(is_found.mean()), float(weeks[len(weeks) // 2])
 
 
 def changes(panel: Panel, years: int) -> float:
-    """Return the share of years without a change that have an alarm of the line that says so."""
+    """Return the share of years in which "something changed" appears, although nothing changes."""
     rng = np.random.default_rng(3)
     alarms = 0
     tasks = [Answers(panel, years, rng) for _ in range(panel.tasks)]
-    every = np.arange(years)
-    totals = [
-        np.array([one.draw(every).sum(axis=1) for _ in range(panel.repeats + LOOKS)])
-        for one in tasks
-    ]
+    all_years = np.arange(years)
+    totals = []  # for each task: the total of each run and look, in the shape (runs, years)
+    for task in tasks:
+        runs = [task.draw(all_years).sum(axis=1) for _ in range(panel.repeats + LOOKS)]
+        totals.append(np.array(runs))
+    level = alarm_level(ALPHA, tests=len(tasks))
     for year in range(years):
-        lines = [ChangeDetector(one[: panel.repeats, year], LOOKS, seed=year) for one in totals]
-        weeks = np.array([one[panel.repeats :, year] for one in totals]).T.tolist()
-        alarms += any(
-            max([line.add_look(total) for line, total in zip(lines, week, strict=True)])
-            >= alarm_level(ALPHA, tests=len(lines))
-            for week in weeks
-        )
+        detectors = []
+        for totals_of_task in totals:
+            baseline = totals_of_task[: panel.repeats, year]
+            detectors.append(ChangeDetector(baseline, LOOKS, seed=year))
+        weeks = np.array([of_task[panel.repeats :, year] for of_task in totals]).T.tolist()
+        if _has_alarm(detectors, weeks, level):
+            alarms += 1
     return alarms / years
 
 
+def _has_alarm(
+    detectors: Sequence[ChangeDetector], weeks: Sequence[Sequence[float]], level: float
+) -> bool:
+    """Return True if a detector reaches the level in any week; a week has each task's total."""
+    for week in weeks:
+        evidence = []
+        for detector, total in zip(detectors, week, strict=True):
+            evidence.append(detector.add_look(total))
+        if max(evidence) >= level:
+            return True
+    return False
+
+
+# the rows of the second table
 CHANGES = (
     "100, r 10 %, accuracy 0.8",
     "100 in fives, r 30 %, accuracy 0.8",
@@ -331,13 +403,14 @@ def main() -> int:
     chosen = {name: panel for name, panel in ROWS.items() if arguments.rows in name}
     for name, panel in chosen.items():
         alarms = [] if arguments.power_only else false_alarms(panel, years)
-        # the baseline of what is found has its own number of runs
+        # The baselines of `power` have as many runs as the program recommends, so the number of
+        # runs in the row's name does not matter.
         counts, share, weeks = power(panel._replace(repeats=FIRST_RUNS), 2 * years)
         advice = ", ".join(
             f"{'none' if runs is None else runs} ({counts[runs]})"
             for runs in sorted(counts, key=lambda runs: runs or 99)
         )
-        shown = "".join(f"{100 * one:.1f} | " for one in alarms)
+        shown = "".join(f"{100 * alarm_share:.1f} | " for alarm_share in alarms)
         found = "- | -" if set(counts) == {None} else f"{100 * share:.1f} | {weeks:.0f}"
         print(f"| {name} | {shown}{advice} | {found} |", flush=True)
         if max(alarms, default=0.0) > 0.05 or share < 0.95:
