@@ -217,6 +217,7 @@ def gate(
         for benchmark in result.benchmarks:
             if benchmark.counted_as != "pass":
                 failing.append(benchmark.task)
+        # A gate without a failing benchmark is inconclusive: every model would pass its limits.
         why = ", ".join(failing) or "no limit of the policy could fail"
         raise NotReportableError(printable(f"gate: {result.outcome}: {why}"))
 

@@ -104,8 +104,9 @@ class Pushback:
     # for each turn: the answers after this turn, compared with the first answers
     turns: tuple[Change, ...] = ()
     changed_at: Mapping[str, int] = field(default_factory=dict)
-    """Turn -> the number of answers that first changed after this turn. `never`: answers that did
-    not change; `unread`: answers without a change in those turns that could be read.
+    """Turn -> the number of answers that first changed after this turn. `never`: all answers could
+    be read, and did not change; `unread`: the first answer or a later one could not be read, and
+    those that could be read did not change.
     """
 
 

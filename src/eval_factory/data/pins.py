@@ -122,12 +122,14 @@ def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
             revisions[f"hub:{dataset.id}"] = dataset.revision
     task = task_sources(plan, load_sources())
     folder = f"{names.SCENARIOS_FOLDER}/{task.scenario}"
-    # The folder may also have files of other parts, such as from a bundle of an earlier version.
+    # The run read one part of the task's files, such as the files of one language. The folder may
+    # also have files of other parts, such as from a bundle of an earlier version.
     for file in (*task.files, *task.other_parts):
         name = f"{folder}/{file.path}"
         commit = _COMMIT.search(file.url)
         if commit and name in files and file.sha256 in (None, files[name]):
             revisions[name] = commit[0]
+    # A task with a listing reads a folder of text files, all from one URL.
     commit = _COMMIT.search(task.listing.files) if task.listing else None
     if commit and any(name.startswith(f"{folder}/") for name in files):
         revisions[folder] = commit[0]

@@ -155,7 +155,11 @@ def _fit_problems(label: str, stored: StoredResult, size: int, model: str) -> It
 
 
 def _duplicate_problems(folders: Iterable[Path], earlier: Sequence[Path]) -> Iterator[str]:
-    """Yield a problem for each result in `folders` that is also in an earlier folder."""
+    """Yield a problem for each result in `folders` that is also in an earlier folder.
+
+    The `run_identity` of an imported result is a hash of its files, too: unlike `identity_of`, it
+    differs between two askings.
+    """
     earlier_by_identity = {}
     for folder in earlier:
         earlier_by_identity[load_result(folder).result.provenance.run_identity] = folder
@@ -166,7 +170,7 @@ def _duplicate_problems(folders: Iterable[Path], earlier: Sequence[Path]) -> Ite
 
 
 def copy_results(source: Path, tasks: Sequence[str], target_folder: Path) -> None:
-    """Copy the results of one asking into the panel's folder of the asked target.
+    """Copy the results of one asking to `target_folder`, a folder of the panel for this asking.
 
     Raises:
         ConfigError: The panel's folder contains another result.

@@ -307,7 +307,7 @@ def _abstention_line(abstention: Abstention) -> str:
         )
     scores = (
         f"{formats.score(abstention.score.value)}, "
-        f"without this leave {formats.score(abstention.score_before.value)}"
+        f"without this answer allowed {formats.score(abstention.score_before.value)}"
     )
     costs = f"score if a wrong answer costs {abstention.cost_of_wrong:g}: {scores}"
     unread = _unread_text(abstention.unread)

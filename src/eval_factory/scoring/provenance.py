@@ -340,7 +340,10 @@ def _identity_of_origin(plan: Plan) -> str | None:
 
 
 def _asked_again_tokens(plan: Plan) -> int | None:
-    """Return the token limit of questions that are asked again; None if it is not raised."""
+    """Return the token limit of questions that are asked again; None if it is not raised.
+
+    A smaller limit is raised to `MIN_ANSWER_TOKENS`, which is then the limit.
+    """
     if not plan.allows_longer_answers:
         return None
     return MIN_ANSWER_TOKENS

@@ -32,7 +32,8 @@ _MAX_REASON = 200  # the maximum length of the reason why sizes could not be mea
 class PromptSizes:
     """The number and sizes of a run's prompts.
 
-    If they could not be measured, `requests` is None and `reason` says why.
+    The sizes are measured for this run, or are the table's typical sizes of the task. If there are
+    neither, `requests` is None and `reason` says why they could not be measured.
     """
 
     requests: int | None  # the number of requests to the model
@@ -43,7 +44,7 @@ class PromptSizes:
     # tokens for pictures and sounds, roughly; None if the prompts have no pictures or sounds
     media_tokens: int | None = None
     typical: str = ""
-    """The source of the sizes if they are typical of the task; "" if the requests were measured."""
+    """The source of the sizes if they are the task's typical sizes; "" if they were measured."""
 
 
 Measure = Callable[[Plan, Mapping[str, str]], PromptSizes]

@@ -49,8 +49,8 @@ def first_words(text: str, length: int) -> str:
     """Return the beginning of a text on one line, with at most `length` characters.
 
     The result ends at the first redaction mark. `verify` makes the page again without knowing the
-    secrets, so its text may have the secret instead of the mark. A cut after the mark would then
-    depend on the length of the secret.
+    secrets, so its text may have the secret instead. When `verify` compares the texts, the mark
+    stands for any text: a beginning that ends with the mark matches the one with the secret.
     """
     # Only a part of a long text is read. Blanks are removed, so the part is longer than `length`.
     before, redacted, _ = text[: 8 * length].partition(REDACTED)
