@@ -165,7 +165,7 @@ def sample(chance: Chance, row: Row) -> tuple[Labels, CasePoints, list[tuple[flo
     ]
     points = CasePoints(
         points_given=points_given.tolist(),
-        points_possible=[1.0] * CASES,
+        points_if_all_met=[1.0] * CASES,
         clusters=list(range(CASES)),
         lowest=0.0,
     )

@@ -372,7 +372,7 @@ def corrected(rng: np.random.Generator, situation: Labelled) -> tuple[float, flo
         weights, _matched_share = weights_of(pair_counts, points_of_kind)
     case_points = CasePoints(
         points_given=given.tolist(),
-        points_possible=possible.tolist(),
+        points_if_all_met=possible.tolist(),
         clusters=source[:cases].tolist(),
         lowest=-negative_share,
     )

@@ -7,7 +7,8 @@ The method is that of W. J. Rogan and B. Gladen, American Journal of Epidemiolog
 Of the criteria that are met, a judge calls the share `sensitivity` met. Of the criteria that are
 not met, the judge calls the share `1 - specificity` met. So the true share of met criteria can be
 computed from the share that the judge calls met. A rubric's score is a share, too, weighted by
-points. Each case has the points that the judge gave (A), and the points of all its criteria (B):
+points. Each case has the points that the judge gave (A), and the points that it would have if all
+its criteria were met (B). Points of negative criteria are subtracted in both:
 
     score = (mean A - (1 - specificity) mean B) / (sensitivity + specificity - 1)
 
@@ -33,7 +34,6 @@ from typing import TYPE_CHECKING, Any
 from eval_factory.scoring import intervals
 from eval_factory.scoring.intervals import PROPORTION
 from eval_factory.scoring.latent_class import (
-    PSEUDO_ITEMS,
     SEED,
     JudgeRates,
     judge_rates,
@@ -62,11 +62,18 @@ FIRST_VERSION = (
 )
 
 PSEUDO_SIZE_FACTOR = 0.5
-"""The number of pairs in the pseudo-cluster of each kind of pair, as a multiple of `_pseudo_size`.
+"""The number of pairs in a pseudo-cluster, as a multiple of the result of `_pseudo_size`.
 
 A pseudo-cluster is an added conversation that was not observed; all its pairs are of one kind. The
 constant of the same name in scoring/agreement_figures.py is 0.75. benchmarks/judge_coverage.py
 prints how often the intervals of this module cover the true score.
+"""
+MEAN_PSEUDO_WEIGHT = 0.5
+"""The mean weight of a pseudo-source, as a multiple of `intervals.pseudo_size_of_mean` cases.
+
+A pseudo-source is an added source that was not observed; all its cases have the lowest possible
+score, or all have the highest. As for the pseudo-items in latent_class.py, half a unit of each kind
+is Jeffreys' prior.
 """
 
 
@@ -82,11 +89,14 @@ class Labels:
 class CasePoints:
     """The points of a run's cases; the sequences have one element for each case.
 
-    Points are shares of the case's positive points.
+    Points are shares of the sum of the case's positive points. A negative criterion, such as a
+    wrong statement, subtracts points if it is met.
     """
 
     points_given: Sequence[float]  # the points that the judge gave: the case's score
-    points_possible: Sequence[float]  # the points of all criteria, also of negative criteria
+    # The points if all criteria were met. Negative criteria keep their sign: a case with criteria
+    # of 3, 1 and -2 points has (3 + 1 - 2) / 4 = 0.5.
+    points_if_all_met: Sequence[float]
     clusters: Sequence[Hashable]  # the source of the case
     lowest: float  # the lowest possible mean score of the cases; the highest is 1
 
@@ -104,14 +114,14 @@ class JudgeCorrectedScore:
     # the standard error of sensitivity + specificity - 1, which were estimated from the labels
     youden_stderr: float | None = None
 
-    def score_of_case(self, points_given: float, points_possible: float) -> float:
+    def score_of_case(self, points_given: float, points_if_all_met: float) -> float:
         """Return the corrected score of one case, whose points are as in `CasePoints`.
 
         The mean over all cases is `value`, unless `value` was clipped to the possible range.
         """
         return _rogan_gladen(
             points_given=points_given,
-            points_possible=points_possible,
+            points_if_all_met=points_if_all_met,
             sensitivity=self.sensitivity,
             specificity=self.specificity,
         )
@@ -240,8 +250,8 @@ def _corrected_by_truth(cases: CasePoints, rates: JudgeRates) -> JudgeCorrectedS
     lowest_youden, _ = widened_percentile_interval(resampled_youdens, rates.effective_conversations)
     if youden <= MIN_YOUDEN or lowest_youden <= MIN_YOUDEN:
         return NotCorrected(SAYS_LITTLE)
-    given, possible = _resampled_means(cases, len(resampled_youdens))
-    given_by_mistake = (1 - resampled_specificities) * possible
+    given, if_all_met = _resampled_means(cases, len(resampled_youdens))
+    given_by_mistake = (1 - resampled_specificities) * if_all_met
     # In a few resamples, the index may be near 0 or negative. Without the limit, the quotient could
     # then be extremely large, or have the wrong sign.
     scores = (given - given_by_mistake) / np.maximum(resampled_youdens, MIN_YOUDEN)
@@ -250,7 +260,7 @@ def _corrected_by_truth(cases: CasePoints, rates: JudgeRates) -> JudgeCorrectedS
         return NotCorrected(ERRS_OTHERWISE)
     mean = _rogan_gladen(
         points_given=statistics.fmean(cases.points_given),
-        points_possible=statistics.fmean(cases.points_possible),
+        points_if_all_met=statistics.fmean(cases.points_if_all_met),
         sensitivity=rates.sensitivity,
         specificity=rates.specificity,
     )
@@ -267,33 +277,38 @@ def _corrected_by_truth(cases: CasePoints, rates: JudgeRates) -> JudgeCorrectedS
 
 
 def _resampled_means(cases: CasePoints, resamples: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the means of the given and of the possible points, each of shape (resamples,).
+    """Return the resampled means of both kinds of points, each of shape (resamples,).
 
-    Sources are resampled with replacement. Each resample also gets a pseudo-source of random weight
-    at each end of the scale, because a sample of nearly equal cases understates the spread. The
-    means of the given points are then shifted so that their average is the mean of the sample.
+    The kinds are `points_given` and `points_if_all_met`. Sources are resampled with replacement.
+    For the given points, each resample also gets a pseudo-source of random weight at each end of
+    the scale, because a sample of nearly equal cases understates the spread. The pseudo-sources
+    pull the means towards the middle of the scale. The means are therefore shifted, so that their
+    average is again the mean of the sample.
     """
     import numpy as np
 
-    # source -> the sum of its given points, of its possible points, and the number of its cases
+    # source -> the sums of its given points and of its points if all criteria were met, and the
+    # number of its cases
     sums_of_sources: dict[Hashable, NDArray[Any]] = defaultdict(lambda: np.zeros(3))
-    for given, possible, source in zip(
-        cases.points_given, cases.points_possible, cases.clusters, strict=True
+    for given, if_all_met, source in zip(
+        cases.points_given, cases.points_if_all_met, cases.clusters, strict=True
     ):
-        sums_of_sources[source] += (given, possible, 1.0)
+        sums_of_sources[source] += (given, if_all_met, 1.0)
     tables = np.array(list(sums_of_sources.values()))
     rng = np.random.default_rng(SEED)
     sources = len(tables)
     times_drawn = rng.multinomial(sources, np.full(sources, 1 / sources), size=resamples)
     # each of shape (resamples,)
-    sums_given, sums_possible, numbers_of_cases = (times_drawn @ tables).T
-    size = intervals.pseudo_size_of_mean(cases.clusters)
-    sizes_at_ends = rng.gamma(PSEUDO_ITEMS, size=(resamples, 2)) * size
-    at_lowest, at_highest = sizes_at_ends.T  # the highest possible score is 1
-    total = numbers_of_cases + sizes_at_ends.sum(axis=1)
-    means_given = (sums_given + at_lowest * cases.lowest + at_highest) / total
+    sums_given, sums_if_all_met, numbers_of_cases = (times_drawn @ tables).T
+    cases_of_source = intervals.pseudo_size_of_mean(cases.clusters)
+    # The mean of a gamma distribution with scale 1 is its shape.
+    weights = rng.gamma(MEAN_PSEUDO_WEIGHT, size=(resamples, 2))
+    pseudo_cases = weights * cases_of_source  # the number of cases in each pseudo-source
+    cases_at_lowest, cases_at_highest = pseudo_cases.T
+    sums_with_pseudo = sums_given + cases_at_lowest * cases.lowest + cases_at_highest * 1.0
+    means_given = sums_with_pseudo / (numbers_of_cases + pseudo_cases.sum(axis=1))
     shifted = means_given - means_given.mean() + statistics.fmean(cases.points_given)
-    return shifted, sums_possible / numbers_of_cases
+    return shifted, sums_if_all_met / numbers_of_cases
 
 
 def corrected_by_labels(
@@ -301,7 +316,8 @@ def corrected_by_labels(
 ) -> JudgeCorrectedScore | NotCorrected:
     """Return the score corrected by the judge's rates against the labels, or the reason for none.
 
-    The rates are sensitivity and specificity.
+    The rates are sensitivity and specificity. Their variances are those of a jackknife, which
+    leaves out one conversation at a time (as `agreement_figures.by_jackknife` does).
 
     Args:
         cases: the cases of the run.
@@ -322,11 +338,12 @@ def corrected_by_labels(
     if effective_conversations < intervals.MIN_UNITS:
         return NotCorrected(FEW_LABELS)
     sensitivity, specificity = map(float, _rates(tables.sum(axis=0)))
-    # The jackknife leaves out one conversation at a time. A pseudo-cluster of each kind of pair is
-    # added, because the labels may contain no example of a rare mistake.
+    # A pseudo-cluster of each of the four kinds of pair is added, as a row of the table: the labels
+    # may contain no example of a rare mistake.
     pseudo_size = PSEUDO_SIZE_FACTOR * _pseudo_size(sizes, effective_conversations)
-    rows = np.vstack([tables, pseudo_size * np.eye(4)])
-    rates_without_row = _rates(rows.sum(axis=0) - rows)
+    pseudo_clusters = pseudo_size * np.eye(4)
+    rows = np.vstack([tables, pseudo_clusters])
+    rates_without_row = _rates(rows.sum(axis=0) - rows)  # a row of both rates for each left-out row
     deviations = rates_without_row - rates_without_row.mean(axis=0)
     # the variances and the covariance of sensitivity and specificity, of shape (2, 2)
     covariances = (len(rows) - 1) / len(rows) * deviations.T @ deviations
@@ -339,7 +356,7 @@ def corrected_by_labels(
         return NotCorrected(ERRS_OTHERWISE)
     mean = _rogan_gladen(
         points_given=statistics.fmean(cases.points_given),
-        points_possible=statistics.fmean(cases.points_possible),
+        points_if_all_met=statistics.fmean(cases.points_if_all_met),
         sensitivity=sensitivity,
         specificity=specificity,
     )
@@ -356,8 +373,20 @@ def corrected_by_labels(
 
 
 def _pseudo_size(sizes: NDArray[Any], effective_conversations: float) -> float:
-    """Return `intervals.pseudo_size_of_mean` of conversations with these weighted sizes."""
-    return float(max(sizes.mean(), sizes.sum() / effective_conversations - sizes.mean() / 2))
+    """Return the number of pairs in a pseudo-cluster, before it is multiplied by the factor.
+
+    The number is the mean size of a conversation. If a few conversations are large, the number is
+    greater, and near the size of an effective conversation: a pseudo-cluster must not be small
+    beside the conversations that decide the result. `intervals.pseudo_size_of_mean` has the same
+    formula, for values that all have the weight 1.
+
+    Args:
+        sizes: the weighted number of pairs in each conversation.
+        effective_conversations: the number of equal conversations that are worth as much.
+    """
+    mean_size = sizes.mean()
+    effective_size = sizes.sum() / effective_conversations
+    return float(max(mean_size, effective_size - mean_size / 2))
 
 
 def _tables_by_conversation(
@@ -389,10 +418,13 @@ def _rates(tables: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rogan_gladen(
-    points_given: float, points_possible: float, sensitivity: float, specificity: float
+    points_given: float, points_if_all_met: float, sensitivity: float, specificity: float
 ) -> float:
-    """Return the corrected score by the formula in the module's docstring."""
-    given_by_mistake = (1 - specificity) * points_possible
+    """Return the corrected score by the formula in the module's docstring.
+
+    The arguments are either those of one case, or the means over all cases.
+    """
+    given_by_mistake = (1 - specificity) * points_if_all_met
     return (points_given - given_by_mistake) / (sensitivity + specificity - 1)
 
 
@@ -404,23 +436,32 @@ def _interval(
 ) -> intervals.Bounds | None:
     """Return Fieller's interval of the corrected score; None if it is unbounded.
 
-    The interval consists of every score S with D^2 <= t^2 var(D), where
-    D = A - sensitivity S - (1 - specificity) (B - S). The ends of the interval are the roots of a
-    quadratic. A and B are the means in the module's docstring. D changes by -S with sensitivity,
-    and by B - S with specificity. So the variance is
+    A and B are the means in the module's docstring. If S is the true score, the judge is expected
+    to give sensitivity S + (1 - specificity) (B - S) points. D is the difference of A from them:
+
+        D = A - sensitivity S - (1 - specificity) (B - S)
+
+    The interval consists of every score S with D^2 <= t^2 var(D). Its ends are the roots of a
+    quadratic. D changes by -S with sensitivity, and by B - S with specificity. So the variance is
 
         var(D) = var(cases) + S^2 var(sensitivity) + (B - S)^2 var(specificity)
                  - 2 S (B - S) cov(sensitivity, specificity)
+
+    Args:
+        cases: the cases of the run.
+        rates: sensitivity and specificity: (2,).
+        covariances: the variances and the covariance of the two rates: (2, 2).
+        effective_conversations: the effective number of conversations with labels.
     """
     sensitivity, specificity = map(float, rates)
-    mean_possible = statistics.fmean(cases.points_possible)
+    mean_if_all_met = statistics.fmean(cases.points_if_all_met)  # B
     youden = sensitivity + specificity - 1
     # Subtract from each case the points that the judge gives by mistake. The variance of the
     # differences is the uncertainty of the run's cases.
     differences = []
-    for given, possible in zip(cases.points_given, cases.points_possible, strict=True):
-        differences.append(given - (1 - specificity) * possible)
-    given_by_mistake = (1 - specificity) * mean_possible
+    for given, if_all_met in zip(cases.points_given, cases.points_if_all_met, strict=True):
+        differences.append(given - (1 - specificity) * if_all_met)
+    given_by_mistake = (1 - specificity) * mean_if_all_met
     # the scale of the differences, with the lowest and the highest possible score of a case
     lowest = min(cases.lowest - given_by_mistake, *differences)
     highest = max(1.0 - given_by_mistake, *differences)
@@ -435,11 +476,13 @@ def _interval(
     units = min(effective_conversations, intervals.effective_clusters(cases.clusters))
     t = intervals.t_quantile(units - 1)
     (sensitivity_variance, covariance), (_, specificity_variance) = covariances.tolist()
-    # the quadratic: square * S^2 - 2 * half * S + constant <= 0
-    square = youden**2 - t * t * (sensitivity_variance + specificity_variance + 2 * covariance)
-    half = mean * youden - t * t * mean_possible * (specificity_variance + covariance)
-    constant = mean**2 - t * t * (case_variance + mean_possible**2 * specificity_variance)
-    if square <= 0:
+    youden_variance = sensitivity_variance + specificity_variance + 2 * covariance
+    # D is mean - youden * S. Sorted by the powers of S, D^2 - t^2 var(D) <= 0 is the quadratic
+    # square * S^2 - 2 * half * S + constant <= 0.
+    square = youden**2 - t * t * youden_variance
+    half = mean * youden - t * t * mean_if_all_met * (specificity_variance + covariance)
+    constant = mean**2 - t * t * (case_variance + mean_if_all_met**2 * specificity_variance)
+    if square <= 0:  # Youden's index is not shown to differ from 0, with which every score fits
         return None
     root = math.sqrt(max(0.0, half * half - square * constant))
     return float(half - root) / square, float(half + root) / square

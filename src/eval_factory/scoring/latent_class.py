@@ -26,7 +26,8 @@ SEED = 20_261_128  # fixed, so that the same labels give the same rates
 PSEUDO_ITEMS = 0.5
 """The number of pseudo-items added to the right and to the wrong decisions of each rate.
 
-This is Jeffreys' prior.
+Half an item of each kind is Jeffreys' prior of a proportion. Without pseudo-items, a rate of which
+the labels show no wrong decision would be exactly 1.
 """
 MIN_DOUBLE = 20
 """The smallest number of items with two or more labels that allows an estimate."""
@@ -37,7 +38,8 @@ START = (0.5, 0.85, 0.85, 0.9, 0.9)
 """The first values of the five parameters.
 
 The parameters are, in this order: share of items met, sensitivity and specificity of the judge,
-sensitivity and specificity of a physician.
+sensitivity and specificity of a physician. The data fit equally well if met and not met change
+places; rates above 0.5 lead the fit to the solution in which judge and physicians are mostly right.
 """
 
 
@@ -50,7 +52,10 @@ class JudgeRates:
     resampled: NDArray[Any]
     """Sensitivity and specificity for each resample of the conversations: (resamples, 2)."""
     effective_conversations: float
-    """Less than the number of conversations if their sizes differ."""
+    """The number of conversations of equal size that would give the same precision.
+
+    It is less than the number of conversations if their sizes differ.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +137,7 @@ def judge_rates(
     # the weighted number of items of each kind in each conversation: (conversations, kinds)
     tables = np.array([row for row in rows.values() if row.any()])
     sizes = tables.sum(axis=1)
+    # the formula of `intervals.effective_clusters`, for weighted sizes
     effective_conversations = float(sizes.sum() ** 2 / (sizes**2).sum())
     if effective_conversations < intervals.MIN_UNITS:
         return None
@@ -144,6 +150,8 @@ def judge_rates(
     rng = np.random.default_rng(SEED)
     # how often each conversation is drawn in each resample: (resamples, conversations)
     drawn = rng.multinomial(len(tables), np.full(len(tables), 1 / len(tables)), size=RESAMPLES)
+    # The mean of a gamma distribution with scale 1 is its shape: on average, each resample has as
+    # many pseudo-items as the fit to all conversations.
     pseudo_items = rng.gamma(PSEUDO_ITEMS, size=(RESAMPLES, 8))
     start = np.repeat(fitted, RESAMPLES, axis=0)
     resampled = _fitted(kind_matrices, drawn @ tables, pseudo_items, start)

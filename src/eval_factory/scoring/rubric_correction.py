@@ -90,10 +90,10 @@ class RubricCorrection(Part):
         points_by_category = self._points_by_category(cases)
         weights, self.matched_share = weights_of(pairs_by_category, points_by_category)
         points_given = [given for given, _ in cases.values()]
-        points_possible = [possible for _, possible in cases.values()]
+        points_if_all_met = [if_all_met for _, if_all_met in cases.values()]
         clusters = [_source_of(key, draft) for key in cases]
         lowest = statistics.fmean(self.rubric.cases[key].lowest_score() for key in cases)
-        points_of_cases = CasePoints(points_given, points_possible, clusters, lowest)
+        points_of_cases = CasePoints(points_given, points_if_all_met, clusters, lowest)
         labels = Labels(self.passport.pairs, self.passport.items)
         corrected = corrected_score(points_of_cases, labels, weights, self._votes(draft))
         if isinstance(corrected, NotCorrected):
@@ -120,7 +120,7 @@ class RubricCorrection(Part):
     def _cases(
         self, metric: MetricValues, *, failed_as_zero: bool
     ) -> dict[InstanceKey, tuple[float, float]]:
-        """Return for each case the given and the possible points, as in `CasePoints`.
+        """Return for each case its `points_given` and `points_if_all_met`, as in `CasePoints`.
 
         A case without an answer counts as 0 if `failed_as_zero`. Other cases that the judge did not
         score are left out.
@@ -130,9 +130,9 @@ class RubricCorrection(Part):
             case = self.rubric.cases[key]
             score = case.score_by(self.passport.judge)
             if score is not None:
-                cases[key] = (score, _points_possible(case))
+                cases[key] = (score, _points_if_all_met(case))
             elif case.votes is None and failed_as_zero:
-                # With 0 possible points, the correction leaves the score of the case at 0.
+                # With two zeros, the correction leaves the score of the case at 0.
                 cases[key] = (0.0, 0.0)
         return cases
 
@@ -180,11 +180,10 @@ class RubricCorrection(Part):
         extremes = []
         for case in self.rubric.cases.values():
             if positive_points(case.criteria):
-                points_possible = _points_possible(case)
-                extremes.append(corrected.score_of_case(case.lowest_score(), points_possible))
-                extremes.append(
-                    corrected.score_of_case(1.0, points_possible)
-                )  # 1: the highest score
+                points_if_all_met = _points_if_all_met(case)
+                extremes.append(corrected.score_of_case(case.lowest_score(), points_if_all_met))
+                highest_score = 1.0
+                extremes.append(corrected.score_of_case(highest_score, points_if_all_met))
         return min(extremes), max(extremes)
 
     def _notes(self) -> Iterator[str]:
@@ -301,7 +300,7 @@ class RubricCorrection(Part):
             # Each decision is a case with a single criterion of one point.
             cases = CasePoints(
                 points_given=decisions,
-                points_possible=[1.0] * len(decisions),
+                points_if_all_met=[1.0] * len(decisions),
                 clusters=clusters,
                 lowest=0.0,
             )
@@ -342,8 +341,8 @@ def _source_of(key: InstanceKey, draft: Draft) -> str:
     return draft.tally.clusters.get(instance_id, instance_id)
 
 
-def _points_possible(case: JudgedCase) -> float:
-    """Return the points of all criteria of a case, as a share of its positive points."""
+def _points_if_all_met(case: JudgedCase) -> float:
+    """Return the points of a case if all its criteria were met, as in `CasePoints`."""
     points = sum(criterion.points for criterion in case.criteria)
     return points / positive_points(case.criteria)
 

@@ -64,7 +64,7 @@ def test_points_below_0_lessen_what_the_judge_gives_for_nothing() -> None:
     cases = judged([0.2, 0.8] * 30, [0.7, 0.9] * 30, lowest=-0.2)
     found = fixed(corrected_by_labels(cases, labelled(*[EIGHT_OF_TEN] * 20), {}))
     assert (found.value, found.score_of_case(0.2, 0.7)) == (near(0.6), near(0.13 / 0.7))
-    both = zip(cases.points_given, cases.points_possible, strict=True)
+    both = zip(cases.points_given, cases.points_if_all_met, strict=True)
     assert statistics.fmean(found.score_of_case(*case) for case in both) == near(found.value)
 
 
@@ -86,8 +86,8 @@ def by_grid(cases: CasePoints, tables: Sequence[Sequence[float]]) -> tuple[float
     left_out = [rates(rows[:at] + rows[at + 1 :]) for at in range(len(rows))]
     spread = (len(rows) - 1) ** 2 / len(rows) * np.cov(np.array(left_out).T)
     sensitivity, specificity = rates(rows)
-    possible = statistics.fmean(cases.points_possible)
-    values = np.array(cases.points_given) - (1 - specificity) * np.array(cases.points_possible)
+    possible = statistics.fmean(cases.points_if_all_met)
+    values = np.array(cases.points_given) - (1 - specificity) * np.array(cases.points_if_all_met)
     names, counts = np.unique(np.array(cases.clusters), return_counts=True)
     sources = len(values) ** 2 / (counts**2).sum()
     size = max(counts.mean(), len(values) / sources - counts.mean() / 2)
