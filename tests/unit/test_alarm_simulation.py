@@ -47,7 +47,7 @@ def test_a_source_that_fails_as_a_whole_is_no_alarm(
     monkeypatch: pytest.MonkeyPatch, floor: float, least: float, most: float
 ) -> None:
     """Without the floor of each unit's variance every fifth unchanged year has an alarm."""
-    assert detector.WHOLE_UNIT == 0.5
+    assert detector.MIN_VARIANCE_SHARE == 0.5
     sigma_of = detector.sigma_of
     monkeypatch.setattr(
         detector, "sigma_of", lambda values, units, _: sigma_of(values, units, floor)

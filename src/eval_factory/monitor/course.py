@@ -47,8 +47,8 @@ from eval_factory.report.reader import load_result
 from eval_factory.scoring.methods import STATISTICS_VERSION
 
 HARM = "harm"  # the kind of an alarm on a drop beyond a limit
-WHOLE_UNIT_SINCE = 2
-"""The first version of the statistics with the parameter `whole_unit` of `detector.sigma_of`."""
+MIN_VARIANCE_SHARE_SINCE = 2
+"""The first version of the statistics with `detector.MIN_VARIANCE_SHARE`; before, it was 0."""
 FIGURES_VERSION = 3
 """The version of all figures in the ledger's lines: of scores, drops, tests and watched figures.
 
@@ -95,11 +95,14 @@ class Rules:
         )
 
     @property
-    def whole_unit(self) -> float:
-        """The parameter `whole_unit` of `detector.sigma_of`; 0 has no effect."""
-        if self.statistics < WHOLE_UNIT_SINCE:
+    def min_variance_share(self) -> float:
+        """The least variance of a unit of several instances, as in `detector.MIN_VARIANCE_SHARE`.
+
+        With 0, only a panel with few or very unequal units has a least variance (`sigma_of`).
+        """
+        if self.statistics < MIN_VARIANCE_SHARE_SINCE:
             return 0.0
-        return detector.WHOLE_UNIT
+        return detector.MIN_VARIANCE_SHARE
 
     @property
     def harm_alpha(self) -> float:
@@ -159,7 +162,7 @@ class _LimitTests:
             units=self._units(repeats[0].clusters.get(limit.name, {})),
             max_drop=limit.max_drop / self.scale.width,
             looks=rules.looks,
-            whole_unit=rules.whole_unit,
+            min_variance_share=rules.min_variance_share,
         )
         self._drop_detector = EDetector(self.baseline)
         self._change_detector = ChangeDetector(

@@ -58,11 +58,12 @@ def mixture_weights(k_values: Array) -> Array:
 
 MIXTURE_WEIGHTS = mixture_weights(Z_GRID)
 """The weight of each k in `Z_GRID`. One panel in 30,000 has a k above 4."""
-WHOLE_UNIT = 0.5
-"""The parameter `whole_unit` of `sigma_of`: a share, from 0 to 1, of a variance.
+MIN_VARIANCE_SHARE = 0.5
+"""The least variance of a unit of several instances, as a share of a reference variance.
 
-With 1 instead of .5, a panel of 30 units of five instances would find a drop of 10 points in 19 %
-of years instead of 99 %.
+The reference is the variance that the unit would have if all its answers had changed together in
+one of the baseline's runs (`sigma_of`). The share is from 0 to 1. With 1 instead of .5, a panel of
+30 units of five instances would find a drop of 10 points in 19 % of years instead of 99 %.
 """
 POWERS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])  # the values of c in `ChangeDetector`
 SINCE_WITHIN = 20.0
@@ -83,7 +84,7 @@ class LimitBaseline:
     units: Array  # (n,): an integer for each instance, equal for the instances of a unit
     max_drop: float  # the greatest permitted drop of the mean, from 0 to 1
     looks: int  # the greatest number of looks
-    whole_unit: float = WHOLE_UNIT  # the parameter of `sigma_of`
+    min_variance_share: float = MIN_VARIANCE_SHARE  # see `MIN_VARIANCE_SHARE`
 
     def __post_init__(self) -> None:
         """Round and check the values.
@@ -109,7 +110,7 @@ class LimitBaseline:
     @cached_property
     def sigma(self) -> float:
         """The standard error of `mean`, from the differences between the runs (`sigma_of`)."""
-        return float(sigma_of(self.values, Units(self.units), self.whole_unit))
+        return float(sigma_of(self.values, Units(self.units), self.min_variance_share))
 
     @property
     def flip_rate(self) -> float:
@@ -144,7 +145,7 @@ class Units:
         return np.asarray(np.add.reduceat(values[..., self._order], self._starts, axis=-1))
 
 
-def sigma_of(values: Array, units: Units, whole_unit: float = WHOLE_UNIT) -> Array:
+def sigma_of(values: Array, units: Units, min_variance_share: float = MIN_VARIANCE_SHARE) -> Array:
     """Return the standard error of the mean over runs and instances: (...), for values (..., B, n).
 
     The standard error is widened as an interval by Student's t is:
@@ -159,11 +160,11 @@ def sigma_of(values: Array, units: Units, whole_unit: float = WHOLE_UNIT) -> Arr
 
     All answers of a unit may fail together, in a share of runs so small that the B runs do not show
     it. So s_u^2 has a lower limit. If a unit changed completely in one of the B runs, s_u^2 would
-    be (size)^2 / B. For units of several instances, the lower limit is the share `whole_unit` of
+    be (size)^2 / B. For units of several instances, the lower limit is `min_variance_share` times
     this variance. If there are few effective units, or if a unit has over 30 % of the instances,
     the lower limit of each unit is the complete variance.
 
-    benchmarks/monitor_alarms.py counted false alarms without these limits. Without the share, 8 to
+    benchmarks/monitor_alarms.py counted false alarms without these limits. With the share 0, 8 to
     38 % of panels with a unit of 25 in 100 instances that fails in one of ten runs gave a false
     alarm in a year at `max_drop` 0. Without the complete variance, 16 % of panels with a unit of
     80 and 20 units of 1 gave a false alarm.
@@ -176,7 +177,7 @@ def sigma_of(values: Array, units: Units, whole_unit: float = WHOLE_UNIT) -> Arr
     if effective_units < FEW_SOURCES or units.sizes.max() > LARGE_SOURCE * count:
         min_variances = squared_sizes / runs
     else:
-        min_variances = np.where(units.sizes > 1, whole_unit * squared_sizes, 0.0) / runs
+        min_variances = np.where(units.sizes > 1, min_variance_share * squared_sizes, 0.0) / runs
     measured_variances = units.totals(values).var(axis=-2, ddof=1)
     variances = np.maximum(measured_variances, min_variances)  # s_u^2
     half_size = units.sizes.mean() / 2  # m/2
@@ -279,7 +280,7 @@ class EDetectors:
         units: Units,
         max_drop: float,
         looks: int,
-        whole_unit: float = WHOLE_UNIT,
+        min_variance_share: float = MIN_VARIANCE_SHARE,
     ) -> None:
         """Prepare the test of each panel.
 
@@ -288,11 +289,13 @@ class EDetectors:
             units: The units of each panel.
             max_drop: The greatest permitted drop of the mean.
             looks: The greatest number of looks.
-            whole_unit: The parameter of `sigma_of`.
+            min_variance_share: The least variance of a unit, as in `MIN_VARIANCE_SHARE`.
         """
         self._units = units
         self._means = values.mean(axis=-2)  # b
-        self._tolerated = max_drop + Z_GRID * sigma_of(values, units, whole_unit)[:, None]  # h
+        self._tolerated = (
+            max_drop + Z_GRID * sigma_of(values, units, min_variance_share)[:, None]
+        )  # h
         # the units' sums of 1 - b + h: (panels, k, U)
         sums = units.totals(1 - self._means)[:, None] + units.sizes * self._tolerated[..., None]
         # L: (panels, k); the lower limit avoids division by 0 if all answers are right and no drop
@@ -369,7 +372,7 @@ class EDetector:
             units=Units(baseline.units),
             max_drop=baseline.max_drop,
             looks=baseline.looks,
-            whole_unit=baseline.whole_unit,
+            min_variance_share=baseline.min_variance_share,
         )
 
     def add_look(self, values: ArrayLike) -> float:

@@ -409,8 +409,8 @@ class SimulatedAnswers:
         """
         runs, count = baseline.values.shape
         variance = baseline.values.var(axis=0, ddof=1).sum()
-        # `whole_unit` raises the variances to protect a test. An estimate does not need it.
-        sigma = float(sigma_of(baseline.values, self.units, whole_unit=0.0))
+        # The lower limit of the variances protects a test. An estimate does not need it.
+        sigma = float(sigma_of(baseline.values, self.units, min_variance_share=0.0))
         # v of `sigma_of`, times the square of t(.975, nu) / 1.96
         widened_variance = runs * (count * sigma) ** 2
         variance_of_sums = widened_variance - self.units.sizes.mean() / 2  # without the term m/2
