@@ -285,6 +285,7 @@ def _request_count(
     if askings > 1:
         calculation += f" x {askings} (each question unchanged and asked again), at most"
     question_count = min(limit or instances, instances)
+    # Asked again in the same words, these questions show how many right answers chance loses.
     repeated = min(plan.chance_questions, question_count)
     if repeated:
         calculation += f", and {repeated} correctly answered questions again"
