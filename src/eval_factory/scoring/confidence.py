@@ -367,10 +367,12 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
     inflation = _t_in_normal_quantiles(max(1, total - len(groups)))
     variances = np.array([gap.plausible_variance for gap in gaps]) * inflation**2
     observed = squared_error(groups)
-    # If all gaps are 0, any divisor gives the same result, and 1 prevents a division by 0.
+    # The observed root mean squared gap, which `share_above` scales to the assumed true error. If
+    # all gaps are 0, any divisor gives the same result, and 1 prevents a division by 0.
     root_mean_square = math.sqrt(float(weights @ means**2)) or 1.0
     noise = _noise(groups, gaps, draws) * inflation
-    # In another sample, the groups would have other sizes.
+    # In another sample, the groups would have other sizes. The seed differs from that of `_noise`,
+    # so that sizes and errors are independent.
     drawn_weights = np.random.default_rng(1).multinomial(total, weights, draws) / total
 
     def share_above(error: float) -> float:

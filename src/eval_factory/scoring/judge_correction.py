@@ -223,8 +223,12 @@ def share_met_differs(
         clusters = [cluster for _, cluster in decisions]
         if len(values) < 2 or intervals.effective_clusters(clusters) < intervals.MIN_CLUSTERS:
             return True
+        # A pseudo-cluster at each end of the scale keeps the variance above 0, even if the judge
+        # always decides the same.
         size = intervals.pseudo_size_of_mean(clusters)
-        _, variance_of_share = intervals.mean_and_variance(values, clusters, PROPORTION, size)
+        _, variance_of_share = intervals.mean_and_variance(
+            values, clusters, scale=PROPORTION, pseudo_size=size
+        )
         variance += variance_of_share
         shares.append(statistics.fmean(values))
         degrees.append(intervals.effective_clusters(clusters) - 1)

@@ -56,7 +56,8 @@ def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tu
     own_share = variance_between * precision
     mean = own_share * value + (1 - own_share) * common_mean
     variance_of_mean = own_share * variance + (1 - own_share) ** 2 * common_variance
-    # the mean and the standard deviation over the grid
+    # The mean and the standard deviation over the grid. The variance is the mean of the rows'
+    # variances plus the variance of the rows' means (the law of total variance).
     pooled_mean = (posterior * mean).sum(axis=0)
     variance_on_grid = variance_of_mean + (mean - pooled_mean) ** 2
     deviation = np.sqrt((posterior * variance_on_grid).sum(axis=0))

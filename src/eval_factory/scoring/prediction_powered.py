@@ -164,7 +164,9 @@ def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> CorrectedMean:
         # The people's weighted mean is clipped: rounding may move it beyond an end of the scale.
         power = 0.0
         value = min(high, max(low, _estimate(merged, shares, power, judge_mean)))
+    # the first term of the variance: the uncertainty of the answers themselves
     variance = clustering.effect * _variance_by_people(merged, shares) / answers
+    # the second term, the sum of v_h: the uncertainty from the answers without a rating
     for stratum, share in zip(merged, shares, strict=True):
         residuals = stratum.residuals(power)
         variance += share**2 * stratum.unrated_share * variance_of(residuals) / len(residuals)
@@ -238,7 +240,8 @@ def bias_of_judge(strata: Sequence[Stratum], scale: Bounds) -> CorrectedMean:
     rated = _number_rated(strata)
     if rated < MIN_RATED:
         raise TooFewRatedError(rated, MIN_RATED)
-    # The bias of an answer replaces the people's score, and 0 replaces the judge's score.
+    # The bias of an answer replaces the people's score, and 0 replaces the judge's score. With
+    # zeros, the judge's scores correct nothing: the result is the weighted mean of the biases.
     strata_of_biases = []
     for stratum in strata:
         biases = [(judge - people, 0.0) for people, judge in stratum.rated]
