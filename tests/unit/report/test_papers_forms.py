@@ -19,6 +19,7 @@ from eval_factory.core.results import (
     Agreement,
     Clinicians,
     CorrectedScore,
+    ImportedFrom,
     JudgeAgreement,
     TaskResult,
     TooFewRated,
@@ -265,6 +266,14 @@ def answers_of(
 
 def told(item: str, made: TaskResult, config: Any = CONFIG) -> str:
     return " ".join(answers_of(made, config)[item])
+
+
+def test_only_a_run_of_this_program_can_be_repeated() -> None:
+    made = plain()
+    source = ImportedFrom("inspect_ai", "0.3.2", {}, ())
+    imported = replace(made, provenance=replace(made.provenance, imported=source))
+    says(tripod_llm(made, CONFIG, TARGET), "eval-factory reproduce")
+    assert "eval-factory reproduce" not in tripod_llm(imported, CONFIG, TARGET)
 
 
 def test_what_a_run_does_not_have_is_not_told() -> None:

@@ -165,6 +165,8 @@ def test_the_record_of_an_imported_result_names_its_program() -> None:
     assert (library["name"], library["version"]) == ("inspect_ai", "0.3.2")
     config = record["evaluation_results"][0]["metric_config"]
     assert config["metric_id"] == "inspect_ai.exact_match"
+    attribution = samples(imported_of("pubmed_qa"))[0]["answer_attribution"][0]
+    assert attribution["extraction_method"] == "inspect_ai.exact_match"
 
 
 @pytest.mark.parametrize(
