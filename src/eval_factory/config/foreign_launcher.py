@@ -30,7 +30,6 @@ from eval_factory.tasks.framework import DATA_PATH_PARAMETER, Task
 _LAUNCHER_KEYS = TABLE["launcher"]
 _SBATCH_OPTIONS: Mapping[str, str] = TABLE["sbatch"]
 """A key of the launcher's section `execution` -> the option of sbatch that the key sets."""
-_OPTIONS_OF_TIMES = ("time", "time-min")
 _MISSING = "???"  # Hydra's mark of a value that the user has to set
 # A reference of Hydra, without another reference inside: `${deployment.port}`, `${oc.env:NAME}`.
 _REFERENCE = re.compile(r"\$\{([^${}]*)\}")
@@ -268,7 +267,7 @@ class LauncherImport(FileImport):
         """Return our section `slurm` for these options of sbatch and their values."""
         slurm: Tree = {}
         for option, value in options.items():
-            text = _option_text(option, value)
+            text = str(value).removeprefix("gpu:")  # `gres: gpu:8` stands for eight GPUs.
             if option in RESERVED_OPTIONS:
                 our_key = RESERVED_OPTIONS[option]
                 if our_key is None:
@@ -396,16 +395,6 @@ def _user_variables(path: str, section: Mapping[str, Any]) -> dict[str, str | No
 def _by_name(user_variables: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return the result of `_user_variables` with the names of variables in place of paths."""
     return {last_name(path): variable for path, variable in user_variables.items()}
-
-
-def _option_text(option: str, value: Any) -> str:
-    """Return the value of an option of sbatch as a text, such as `4:00:00` for `time`."""
-    # YAML reads 4:00:00 as 14400 seconds. A number below 3600 is a number of minutes.
-    if option in _OPTIONS_OF_TIMES and isinstance(value, int) and value >= 3600:
-        minutes, seconds = divmod(value, 60)
-        hours, minutes_of_hour = divmod(minutes, 60)
-        return f"{hours}:{minutes_of_hour:02}:{seconds:02}"
-    return str(value).removeprefix("gpu:")  # `gres: gpu:8` stands for eight GPUs.
 
 
 def _config_layers(path: str, section: Mapping[str, Any]) -> list[FileLayer]:

@@ -300,7 +300,7 @@ def batch_script(
     return "\n".join(lines) + "\n"
 
 
-MEMORY_SIZE = re.compile(r"(?P<number>\d+)(?:(?P<unit>[KMGT])B?)?", re.IGNORECASE)
+MEMORY_SIZE = re.compile(r"(?P<number>\d+)(?:(?P<unit>[KMGT])B?)?", re.IGNORECASE | re.ASCII)
 """Matches a size of memory that Slurm accepts: `4G`, `4gb`, or `500`, a number of megabytes."""
 
 

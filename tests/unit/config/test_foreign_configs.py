@@ -287,9 +287,9 @@ VLLM = {
 @pytest.mark.parametrize(
     ("execution", "slurm"),
     [
-        ({"walltime": 14400}, {"time": "4:00:00"}),  # what YAML reads in `walltime: 4:00:00`
-        ({"walltime": 3599}, {"time": "3599"}),
-        ({"sbatch_extra_flags": {"time-min": 3600}}, {"extra": ["--time-min=1:00:00"]}),
+        ({"walltime": 4320}, {"time": "4320"}),  # in minutes: three days
+        ({"walltime": "4:00:00"}, {"time": "4:00:00"}),
+        ({"sbatch_extra_flags": {"time-min": 5000}}, {"extra": ["--time-min=5000"]}),
         ({"sbatch_extra_flags": {"mem": 64000}}, {"mem": "64000"}),
         ({"sbatch_extra_flags": {"nice": 5000}}, {"extra": ["--nice=5000"]}),
         ({"sbatch_extra_flags": {"nice": 0}}, {"extra": ["--nice=0"]}),
@@ -301,6 +301,12 @@ def test_numbers_of_sbatch_options_are_kept(
 ) -> None:
     found = of({**LAUNCHER, "execution": {"type": "slurm", **execution}}, tmp_path)
     assert found.document.get("slurm") == slurm
+
+
+def test_a_time_without_quotes_is_no_number(tmp_path: Path) -> None:
+    document = {**LAUNCHER, "execution": {"type": "slurm", "walltime": "4:00:00"}}
+    text = yaml.safe_dump(document, sort_keys=False).replace("'4:00:00'", "4:00:00")
+    assert of(text, tmp_path).document["slurm"] == {"time": "4:00:00"}
 
 
 def test_an_execution_on_slurm_is_ours(tmp_path: Path) -> None:
@@ -320,7 +326,7 @@ def test_an_execution_on_slurm_is_ours(tmp_path: Path) -> None:
     assert (
         of({**LAUNCHER, "execution": {"walltime": 14400}}, tmp_path).document.get("slurm") is None
     )
-    asked = {"walltime": 14400, "account": "???"}
+    asked = {"walltime": "4:00:00", "account": "???"}
     found = of(
         {**LAUNCHER, "defaults": [{"execution": "slurm/default"}], "execution": asked}, tmp_path
     )

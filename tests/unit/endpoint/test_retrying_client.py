@@ -189,6 +189,7 @@ def test_a_pause_of_hours_stops_the_run(status: int) -> None:
     assert len(transport.sent) == 1
 
 
+@pytest.mark.parametrize("status", [429, 498])
 @pytest.mark.parametrize(
     ("said", "until"),
     [
@@ -197,8 +198,10 @@ def test_a_pause_of_hours_stops_the_run(status: int) -> None:
         ("Quota exceeded for metric: free_tier_requests. Please retry in 20h31m.", "until 20"),
     ],
 )
-def test_a_limit_of_hours_that_only_words_tell_stops_the_run(said: str, until: str) -> None:
-    transport = Replies(reply(429, {"error": {"message": said}}))
+def test_a_limit_of_hours_that_only_words_tell_stops_the_run(
+    said: str, until: str, status: int
+) -> None:
+    transport = Replies(reply(status, {"error": {"message": said}}))
     with pytest.raises(EndpointUnusable, match=until) as stopped:
         ask(transport)
     says(str(stopped.value), "same command goes on")
