@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Measures how readers of answers read labelled answers: docs/results.md, Answers that say nothing.
+"""Measures how often programs read labelled answers as people do.
+
+The figures are in docs/results.md, Answers that say nothing. A reader finds the option that an
+answer to a multiple-choice question states.
 
     python benchmarks/answer_readers.py ANSWERS.jsonl [--readers eval-factory inspect_ai]
     python benchmarks/answer_readers.py ANSWERS.jsonl --speed 10000
 
-A line of the file: `id`, `options` (label -> text), `answer` (what the model wrote), `label`: that
-of the option that the answer states; any other word where it states none, several, or two
-that disagree. `form`, where a line has it, splits the table. Readers of other programs are called
-through their own packages, those of them that are installed. `--speed N`: seconds of one core for N
-answers of 2,000 characters made of the file's.
+Each line of the file has `id`, `options` (label -> text), `answer` (the model's text) and `label`.
+The label is that of the option which the answer states. It is any other word if the answer states
+no option, or several. If lines have a `form`, the table also has a row for each form. The readers
+of other programs are called from their packages, if these are installed. With `--speed N`, the
+script prints the CPU time for N answers of 2,000 characters, which are made from those of the file.
 """
 
 from __future__ import annotations
@@ -30,20 +33,23 @@ LENGTH = 2000  # characters of an answer whose reading is timed
 
 @dataclass(frozen=True)
 class LabelledAnswer:
+    """An answer, and the option that people read in it."""
+
     answer: str
     options: Mapping[str, str]
-    label: str | None  # None: the answer states no one option
-    form: str
+    label: str | None  # None: the answer does not state exactly one option
+    form: str  # the form of the answer; empty if the line has none
 
 
 def eval_factory() -> Read:
+    """Return eval-factory's reader."""
     from eval_factory.reading import stated_option
 
     return stated_option
 
 
 def inspect_ai() -> Read:
-    """The letter behind "ANSWER:", for which its multiple_choice solver asks."""
+    """Return inspect_ai's reader: the letter after "ANSWER:", which its solver asks for."""
     from inspect_ai.model import ModelOutput
     from inspect_ai.solver import TaskState
     from inspect_ai.solver._multiple_choice import parse_answers
@@ -65,7 +71,10 @@ def inspect_ai() -> Read:
 
 
 def lm_evaluation_harness(*, match: int) -> Read:
-    """Its multiple-choice filter with its tasks' pattern, and the number of the match they take."""
+    """Return the reader of lm-evaluation-harness: its filter, with the pattern of its tasks.
+
+    `match` is the number of the match that a task takes: 0 for the first, -1 for the last.
+    """
     from lm_eval.filters.extraction import MultiChoiceRegexFilter
 
     reader = MultiChoiceRegexFilter(
@@ -82,7 +91,7 @@ def lm_evaluation_harness(*, match: int) -> Read:
 
 
 def lighteval() -> Read:
-    """Its extraction of indices, with native letters, as its scorer of multiple choices does it."""
+    """Return lighteval's reader, with the settings of its metric for multiple choices."""
     from lighteval.metrics.utils.extractive_match_utils import (
         IndicesExtractionConfig,
         extract_target_from_pred,
@@ -105,7 +114,7 @@ def lighteval() -> Read:
 
 
 def opencompass() -> Read:
-    """Its first_option_postprocess."""
+    """Return the reader of OpenCompass, `first_option_postprocess`."""
     from opencompass.utils.text_postprocessors import first_option_postprocess
 
     def read(answer: str, options: Mapping[str, str]) -> str | None:
@@ -128,24 +137,27 @@ READERS: dict[str, Callable[[], Read]] = {
 
 
 def labelled_answers(file: Path) -> list[LabelledAnswer]:
-    found = []
+    """Return the answers of a file."""
+    answers = []
     for line in file.read_text(encoding="utf-8").splitlines():
         item: dict[str, Any] = json.loads(line)
         label = item["label"]
         if label not in item["options"]:
             label = None
-        found.append(LabelledAnswer(item["answer"], item["options"], label, item.get("form", "")))
-    return found
+        answers.append(LabelledAnswer(item["answer"], item["options"], label, item.get("form", "")))
+    return answers
 
 
 def outcome_of(read: Read, item: LabelledAnswer) -> str:
-    found = read(item.answer, item.options)
-    if found == item.label:
+    """Return the column of the table in which an answer counts."""
+    label = read(item.answer, item.options)
+    if label == item.label:
         return "as labelled"
-    return "not read" if found is None else "another option"
+    return "not read" if label is None else "another option"
 
 
 def rows(name: str, read: Read, answers: Sequence[LabelledAnswer]) -> list[str]:
+    """Return the rows of a reader: for all answers, and for the answers of each form."""
     counts: dict[str, Counter[str]] = {}
     for item in answers:
         outcome = outcome_of(read, item)
@@ -153,10 +165,10 @@ def rows(name: str, read: Read, answers: Sequence[LabelledAnswer]) -> list[str]:
         if item.form:
             counts.setdefault(item.form, Counter())[outcome] += 1
     lines = []
-    for form, of_form in counts.items():
-        total = sum(of_form.values())
+    for form, count_of in counts.items():
+        total = sum(count_of.values())
         shares = [
-            f"{of_form[outcome] / total:.1%}"
+            f"{count_of[outcome] / total:.1%}"
             for outcome in ("as labelled", "another option", "not read")
         ]
         lines.append(f"| {name} | {form} | {total} | {' | '.join(shares)} |")
@@ -164,13 +176,17 @@ def rows(name: str, read: Read, answers: Sequence[LabelledAnswer]) -> list[str]:
 
 
 def seconds(read: Read, answers: Sequence[LabelledAnswer], count: int) -> float:
-    """Processor time for so many answers, each repeated and cut to LENGTH characters."""
-    timed = []
+    """Return the CPU time for reading `count` answers of `LENGTH` characters.
+
+    Each answer of the file is repeated, and then cut to this length.
+    """
+    long_answers = []
     for item in islice(cycle(answers), count):
         times = LENGTH // max(1, len(item.answer)) + 1
-        timed.append(((f"{item.answer}\n\n" * times)[:LENGTH], item.options))
+        text = f"{item.answer}\n\n" * times
+        long_answers.append((text[:LENGTH], item.options))
     start = time.process_time()
-    for answer, options in timed:
+    for answer, options in long_answers:
         read(answer, options)
     return time.process_time() - start
 
@@ -180,20 +196,21 @@ def main() -> None:
     parser.add_argument("answers", type=Path)
     parser.add_argument("--readers", nargs="+", choices=READERS, default=list(READERS))
     parser.add_argument("--speed", type=int, metavar="N")
-    given = parser.parse_args()
-    answers = labelled_answers(given.answers)
+    arguments = parser.parse_args()
+    answers = labelled_answers(arguments.answers)
     table = ["| reader | answers | n | as labelled | another option | not read |", "|" + "---|" * 6]
-    for name in given.readers:
+    for name in arguments.readers:
         try:
             read = READERS[name]()
         except ImportError as error:
             print(f"{name}: not installed ({error.name})")
             continue
-        if given.speed:
-            print(f"{name}: {seconds(read, answers, given.speed):.1f} s for {given.speed} answers")
+        if arguments.speed:
+            cpu_s = seconds(read, answers, arguments.speed)
+            print(f"{name}: {cpu_s:.1f} s for {arguments.speed} answers")
         else:
             table += rows(name, read, answers)
-    if not given.speed:
+    if not arguments.speed:
         print("\n".join(table))
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A fast OpenAI-compatible endpoint on loopback with a fixed latency, in a process of its own.
+"""A fast OpenAI-compatible endpoint on loopback with a fixed latency, for benchmarks.
 
-An answer says that it is of the model that was asked for, so that the run that asks is reportable.
-Prints its port. GET /stats: requests, seconds from the first request to the last answer, most at
-once; with --different, how many different bodies came. GET /reset.
+It runs in a process of its own, and prints its port. An answer states the name of the model that
+was asked for, so that the score of a run is reportable. GET /stats returns the number of requests,
+the seconds from the first request to the last answer, the greatest number of requests at the same
+time, and with --different the number of different bodies. GET /reset sets these figures to 0.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ CHAT = {
 TEXT = {"index": 0, "text": "A", "finish_reason": "stop", "logprobs": None}
 MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]*)"')
 PROMPT_TOKENS = 1_234_567
-"""A number in place of the count, which is as wide in the answer: a count that stands still while
-prompts grow belongs to a server that cuts them.
+"""A placeholder with seven digits for the number of prompt tokens. The number must depend on the
+prompt: a run takes a server whose number stays the same for longer prompts for a server that cuts
+prompts.
 """
 USAGE = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": 1}
 BYTES_PER_TOKEN = 4
@@ -38,8 +40,9 @@ BYTES_PER_TOKEN = 4
 
 @lru_cache(maxsize=64)
 def _answer(is_chat: bool, model: bytes) -> bytes:
-    """Made once for each model: what an answer costs here is taken from the tool that is
-    measured.
+    """Return an answer with placeholders for the id and the number of prompt tokens.
+
+    The answer is cached, because the time of this process is missing for the measured program.
     """
     kind, choice = ("chat.completion", CHAT) if is_chat else ("text_completion", TEXT)
     body = {
@@ -61,25 +64,30 @@ def _http(body: bytes) -> bytes:
 
 
 def _model_of(body: bytes) -> bytes:
-    """Found, not parsed: a prompt that holds `"model"` has its quotes escaped."""
-    found = MODEL.search(body)
-    return found[1] if found else b"m"
+    """Return the name of the model in a request's body.
+
+    The body is searched and not parsed, to save time. A prompt cannot contain the pattern, because
+    its quotation marks are escaped.
+    """
+    match = MODEL.search(body)
+    return match[1] if match else b"m"
 
 
 @dataclass
 class Stats:
+    """The figures of the endpoint, and its queue of requests."""
+
     requests: int = 0
-    first: float = 0.0
-    last: float = 0.0
-    now: int = 0
-    most: int = 0
-    at_once: int = 10**9
-    """So many requests are worked on; others wait."""
+    first: float = 0.0  # the time of the first request
+    last: float = 0.0  # the time of the last answer
+    now: int = 0  # the number of requests without an answer, including those that wait
+    most: int = 0  # the greatest value of `now`
+    at_once: int = 10**9  # the maximum number of requests that are worked on; others wait
     waiting: deque[Callable[[], object]] = field(default_factory=deque)
-    different: set[bytes] | None = None
-    """Hashes of the bodies that came; None: they are not looked at."""
+    different: set[bytes] | None = None  # hashes of all bodies; None: bodies are not compared
 
     def begin(self, work: Callable[[], object]) -> None:
+        """Start the work for a request now, or when another request ends."""
         self.now += 1
         self.most = max(self.most, self.now)
         if self.now > self.at_once:
@@ -88,17 +96,18 @@ class Stats:
             work()
 
     def end(self) -> None:
+        """Count a request as ended, and start the work for a waiting request."""
         self.now -= 1
         if self.waiting:
             self.waiting.popleft()()
 
 
 _numbers = count(1)
-"""Each answer has an id of its own, as of most servers."""
+"""The ids of answers. As with most servers, each answer has its own id."""
 
 
 class Connection(asyncio.Protocol):
-    """HTTP/1.1 with Content-Length bodies and keep-alive; nothing else is spoken here."""
+    """A connection. It only understands HTTP/1.1 with Content-Length bodies and keep-alive."""
 
     def __init__(self, stats: Stats, latency_s: float) -> None:
         self.stats = stats
@@ -113,8 +122,8 @@ class Connection(asyncio.Protocol):
         self.buffer += data
         while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
             head = self.buffer[:end].lower()
-            at = head.find(b"content-length:")
-            length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+            _, has_body, length_and_rest = head.partition(b"content-length:")
+            length = int(length_and_rest.split(b"\r\n", 1)[0]) if has_body else 0
             if len(self.buffer) < end + 4 + length:
                 return
             path = self.buffer.split(b" ", 2)[1]
@@ -123,6 +132,7 @@ class Connection(asyncio.Protocol):
             self.request(path, body)
 
     def request(self, path: bytes, body: bytes) -> None:
+        """Answer a request after the latency. A probe (`ping`) is not counted, and never waits."""
         stats = self.stats
         if path == b"/stats":
             figures = {
@@ -136,6 +146,7 @@ class Connection(asyncio.Protocol):
             self.transport.write(_http(json.dumps(figures).encode()))
             return
         if path == b"/reset":
+            # Set all figures to 0. Requests of other connections refer to this object too.
             stats.__init__(at_once=stats.at_once)  # type: ignore[misc]
             self.transport.write(_http(b"{}"))
             return

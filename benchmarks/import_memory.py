@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures how much memory `eval-factory import` needs: for each format a source of made-up samples
-of about 1,500 characters each, imported in a process of its own.
+"""Measures the memory of `eval-factory import` for a source of each format.
 
     python benchmarks/import_memory.py --samples 100000
 
-Exit code 1 if an import takes more than `--limit` MB. Linux and macOS: the peak is the kernel's
-(`ru_maxrss`).
+A source has invented samples of about 1,500 characters each, and is imported by a process of its
+own. The exit code is 1 if an import uses more than `--limit` MB. Linux and macOS: the kernel states
+the greatest memory of a process (`ru_maxrss`).
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ def inspect_header(count: int) -> dict[str, Any]:
 
 
 def write_eval(folder: Path, count: int) -> list[str]:
-    """Write a log as an archive; its entries are deflated, which is read by the same code."""
+    """Write a log of inspect_ai as an archive.
+
+    The entries are deflated. Those of real logs may be compressed with zstd instead.
+    """
     path = folder / "log.eval"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("header.json", json.dumps(inspect_header(count)))
@@ -213,14 +216,14 @@ def write_eee(folder: Path, count: int) -> list[str]:
     (folder / "record.json").write_text(json.dumps(document), encoding="utf-8")
     with (folder / "samples.jsonl").open("w", encoding="utf-8") as file:
         for question in questions(count):
-            place = "ABCD".index(question["right"])
+            right_index = "ABCD".index(question["right"])
             line = {
                 "sample_id": str(question["number"]),
                 "evaluation_name": "made_up",
                 "input": {
                     "raw": prompt_of(question),
                     "choices": question["options"],
-                    "reference": [question["options"][place]],
+                    "reference": [question["options"][right_index]],
                 },
                 "output": {"raw": [question["answer"]]},
                 "evaluation": {"score": question["value"]},
@@ -246,17 +249,17 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 def imported(arguments: list[str], output_dir: Path) -> tuple[int, float]:
-    """Import a source. Returns the exit code, and the most memory that it took, in MB."""
+    """Import a source, and return the exit code and the greatest memory of the process, in MB."""
     command = [str(BIN / "eval-factory"), "import", *arguments, "-o", str(output_dir)]
     measured = subprocess.run(
         [sys.executable, "-c", _MEASURED, *command], check=True, capture_output=True, text=True
     )
-    code, kilobytes = measured.stdout.split()
-    return int(code), int(kilobytes) * resource_unit() / 1e6
+    code, max_rss = measured.stdout.split()
+    return int(code), int(max_rss) * resource_unit() / 1e6
 
 
 def resource_unit() -> int:
-    """Return how many bytes `ru_maxrss` counts as one: on macOS one, elsewhere 1024."""
+    """Return the unit of `ru_maxrss` in bytes: 1 on macOS, 1024 on other systems."""
     return 1 if sys.platform == "darwin" else 1024
 
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Measures how much memory a run needs as it grows: the whole process tree and each process, phase
-by phase, per instance.
+"""Measures the memory of runs with different numbers of instances.
 
     python benchmarks/memory.py --instances 1000 10000 --before ../other-checkout
 
-A made-up multiple-choice set in the custom benchmark form (short texts of about 500 characters),
-asked of a loopback endpoint without latency. Another checkout is run with the packages of this
-environment. Linux only: PSS, VmHWM.
+The table shows the memory of all processes together in each phase of a run, for each instance, and
+the greatest memory of helm-run and of eval-factory. The run asks a custom benchmark of invented
+multiple-choice questions (about 500 characters each), at an endpoint on loopback without latency.
+With --before, another checkout is measured too, with the packages of this environment. Linux only:
+it reads the PSS and VmHWM (`processes.py`).
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from processes import NOT_REPORTABLE, held_mb, megabytes, timed, tree_of
 from throughput import endpoint
 from tools import BIN, invented_words
 
-SAMPLE_S = 0.2
-STARTING = "starting"
-COLLECTING = "collecting"
+SAMPLE_S = 0.2  # the time between two measurements
+STARTING = "starting"  # the phase before the first event
+COLLECTING = "collecting"  # the phase after helm-run's last event
 PROMPT = (
     "{question}\nA. {option_a}\nB. {option_b}\nC. {option_c}\nD. {option_d}\n"
     "Answer with one letter.\n"
@@ -45,23 +46,22 @@ metrics:
 
 @dataclass
 class Grown:
-    """One run of one size. Sizes in MB."""
+    """The figures of a run. Memory is in MB."""
 
-    name: str
-    count: int
+    name: str  # the version of eval-factory: `this` or `before`
+    count: int  # the number of instances
     cpu_s: float = 0.0
     wall_s: float = 0.0
     of_tree: dict[str, float] = field(default_factory=dict)
-    """The highest sum over the tree in each phase, what processes share counted once."""
+    """The greatest memory of all processes together in each phase (PSS)."""
     highest: dict[int, float] = field(default_factory=dict)
-    """The most that each process ever held (VmHWM)."""
+    """The greatest memory of each process (VmHWM), by its id. The first process is eval-factory."""
 
     def line(self) -> str:
+        """Return the row of the table."""
         peak = max(self.of_tree.values())
-        own = next(iter(self.highest.values()), 0.0)
-        helm = max(
-            [size for number, size in enumerate(self.highest.values()) if number], default=0.0
-        )
+        own, *of_children = self.highest.values() or [0.0]
+        helm = max(of_children, default=0.0)
         phases = ", ".join(f"{phase} {size:.0f}" for phase, size in self.of_tree.items())
         return (
             f"| {self.count:,} | {self.name} | {peak:.0f} MB | {peak * 1000 / self.count:.1f} "
@@ -78,7 +78,12 @@ HEAD = (
 
 
 def made_up(folder: Path, count: int) -> Path:
-    """A custom benchmark of so many questions with four options each."""
+    """Write a custom benchmark of questions with four options, and return its file.
+
+    Args:
+        folder: the folder for the files.
+        count: the number of questions.
+    """
     source, words = invented_words()
     options = ["option_a", "option_b", "option_c", "option_d"]
     with (folder / "data.csv").open("w", newline="", encoding="utf-8") as file:
@@ -98,6 +103,7 @@ def made_up(folder: Path, count: int) -> Path:
 
 
 def argv_of(folder: Path, url: str, count: int, concurrency: int) -> list[str]:
+    """Write the benchmark, and return the command of the run."""
     overrides = {
         "config.params.parallelism": concurrency,
         "config.params.limit_samples": count,
@@ -120,7 +126,7 @@ def argv_of(folder: Path, url: str, count: int, concurrency: int) -> list[str]:
 
 
 def phase_of(events: Path) -> str:
-    """The last one that was told."""
+    """Return the phase of a run, from the last event in its file of events."""
     try:
         lines = events.read_text().splitlines()
     except OSError:
@@ -129,21 +135,33 @@ def phase_of(events: Path) -> str:
         if '"run_done"' in line:
             return COLLECTING
         if '"phase"' in line:
-            told: str = json.loads(line).get("phase", STARTING)
-            return told
+            phase: str = json.loads(line).get("phase", STARTING)
+            return phase
     return STARTING
 
 
 def grow(name: str, source: Path | None, count: int, concurrency: int) -> Grown:
-    """One run. Raises RuntimeError if it fails."""
+    """Make a run, and return its figures.
+
+    Args:
+        name: the name of the version.
+        source: another checkout whose code is run; None: this checkout.
+        count: the number of instances.
+        concurrency: the number of requests at the same time.
+
+    Raises:
+        RuntimeError: the run failed.
+    """
     grown = Grown(name, count)
     with tempfile.TemporaryDirectory() as home, endpoint(0) as url:
         folder = Path(home)
         log = Path(home) / "log"
         argv = argv_of(folder, url, count, concurrency)
-        env = {**os.environ, **({} if source is None else {"PYTHONPATH": str(source / "src")})}
-        with log.open("wb") as told, timed() as took:
-            process = subprocess.Popen(argv, stdout=told, stderr=told, cwd=folder, env=env)
+        env = dict(os.environ)
+        if source is not None:
+            env["PYTHONPATH"] = str(source / "src")
+        with log.open("wb") as output, timed() as took:
+            process = subprocess.Popen(argv, stdout=output, stderr=output, cwd=folder, env=env)
             while process.poll() is None:
                 sample(grown, process.pid, phase_of(folder / "out" / "logs" / "events.jsonl"))
                 time.sleep(SAMPLE_S)
@@ -155,14 +173,16 @@ def grow(name: str, source: Path | None, count: int, concurrency: int) -> Grown:
 
 
 def sample(grown: Grown, pid: int, phase: str) -> None:
+    """Measure the memory of a process and its descendants now."""
     tree = tree_of(pid)
     grown.of_tree[phase] = max(grown.of_tree.get(phase, 0.0), held_mb(tree))
-    for one in tree:
-        most = megabytes(Path(f"/proc/{one}/status"), "VmHWM")
-        grown.highest[one] = max(grown.highest.get(one, 0.0), most)
+    for process in tree:
+        highest = megabytes(Path(f"/proc/{process}/status"), "VmHWM")
+        grown.highest[process] = max(grown.highest.get(process, 0.0), highest)
 
 
 def versions(before: Path | None) -> Iterable[tuple[str, Path | None]]:
+    """Yield the name and the checkout of each version; None for this checkout."""
     if before is not None:
         yield "before", before.resolve()
     yield "this", None

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Measures how many benchmarks score as bare helm-run does, on the same answers:
-benchmarks/parity.yml.
+"""Compares the scores of run_eval with those of bare helm-run on the same answers.
 
     PYTHONPATH=tests/support:tests:. python benchmarks/parity.py [TASK ...] [--keep FOLDER]
 
-Every task whose data can be invented in its published form is asked twice: through run_eval, and
-through bare helm-run with HELM's own OpenAI client. One scripted endpoint answers both, and is the
-judges of both; some answers are right, some wrong, some empty. The table's rows of the tasks that
-were asked are written anew; the others stay, and docs/validity.md has those of real data. Exits 1
-where a score is not bare HELM's to the last digit.
+It asks every task whose data can be invented in the published form, by run_eval and by bare
+helm-run with HELM's own OpenAI client. The same scripted endpoint is the model and the judges of
+both. Some of its answers are right, some wrong and some empty. The script writes the rows of the
+asked tasks into benchmarks/parity.yml; the other rows stay. (The rows of real data are those of
+docs/validity.md.) The exit code is 1 if a score differs from that of bare HELM in any digit.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ HEAD = """\
 # metrics, that are equal to the last digit. data: real (scripts/validity_table.py), or invented in
 # the published form (benchmarks/parity.py).
 """
-KIND = "varied"
+KIND = "varied"  # the kind of answers, which is a part of the model's id (`<task>/<kind>`)
 HIGHEST_MARK = 5
 MORE_MAKERS = {
     "med_dialog": med_dialog("healthcaremagic"),
@@ -67,37 +66,41 @@ MORE_MAKERS = {
 
 
 OUR_SCENARIOS = {"script_concordance"}
-"""Bare helm-run does not know them."""
+"""The tasks whose scenarios are eval-factory's, so that bare helm-run cannot ask them."""
 MORE_EXTRA = {"med_dialog": {"subset": "healthcaremagic"}}
 
 
 class VariedEndpoint(KindEndpoint):
-    """The model, and three judges that differ."""
+    """An endpoint with a model for each task, and with three judges that give different marks."""
 
     def __init__(self, invented: Mapping[str, Invented]) -> None:
         super().__init__(lambda task, _kind, prompt: varied(invented[task], prompt))
 
     def reply(self, body: dict[str, Any]) -> dict[str, Any]:
-        found = super().reply(body)
+        completion = super().reply(body)
         if body["model"] in JUDGES:
-            message = found["choices"][0]["message"]
+            message = completion["choices"][0]["message"]
             seed = f"{body['model']}:{body['messages'][-1]['content']}"
             message["content"] = marks(seed, message["content"])
-        return found
+        return completion
 
 
 def varied(invented: Invented, prompt: str) -> str:
-    """The right answer, half of it, nothing, or other words, as the prompt's hash says."""
+    """Return the right answer to half of the prompts, and one of three wrong answers to the others.
+
+    The wrong answers are: nothing, other words, and half of the right answer. The prompt's hash
+    chooses the answer.
+    """
     right = gold_for(invented, prompt)
-    other = ("", "I am not sure.", right[: len(right) // 2])
-    choice = drawn(prompt, 2 * len(other))
-    if choice < len(other):
-        return other[choice]
+    wrong = ("", "I am not sure.", right[: len(right) // 2])
+    choice = drawn(prompt, 2 * len(wrong))
+    if choice < len(wrong):
+        return wrong[choice]
     return right
 
 
 def marks(seed: str, judgement: str) -> str:
-    """Return the same criteria with marks drawn for this judge and answer."""
+    """Return a judge's output with the same criteria, and marks that depend on `seed`."""
     ratings = json.loads(judgement)
     for criterion, rating in ratings.items():
         rating["score"] = 1 + drawn(f"{criterion}:{seed}", HIGHEST_MARK)
@@ -105,17 +108,18 @@ def marks(seed: str, judgement: str) -> str:
 
 
 def invented_data(names: Sequence[str], folder: Path) -> dict[str, Invented]:
+    """Write invented data for each task, and return them by the name of the task."""
     makers = {**MAKERS, **MORE_MAKERS}
-    found = {}
+    by_task = {}
     for name in names:
         extra = MORE_EXTRA.get(name, {})
-        made = makers[name](folder / "own" / name, folder / "bare" / "scenarios")
-        found[name] = replace(made, extra={**made.extra, **extra})
-    return found
+        invented = makers[name](folder / "own" / name, folder / "bare" / "scenarios")
+        by_task[name] = replace(invented, extra={**invented.extra, **extra})
+    return by_task
 
 
 def rows_of(tasks: Mapping[str, Task], folder: Path) -> dict[str, dict[str, Any]]:
-    """Return each task's row of the table."""
+    """Ask all tasks by both programs, and return the row of each task."""
     invented = invented_data(list(tasks), folder)
     env = environment()
     with VariedEndpoint(invented) as endpoint:
@@ -125,37 +129,42 @@ def rows_of(tasks: Mapping[str, Task], folder: Path) -> dict[str, dict[str, Any]
             tasks,
             dict.fromkeys(tasks, (KIND,)),
             limit=None,
-            arguments={name: _arguments(tasks[name], made) for name, made in invented.items()},
+            arguments={name: _arguments(tasks[name], data) for name, data in invented.items()},
         )
         try:
-            bare.run({**env, **_data_sets(invented)})
+            bare.run({**env, **_variables_of_bundle(invented)})
         except subprocess.CalledProcessError:
             print(f"bare helm-run failed: {folder / 'bare' / 'helm-run.log'}", file=sys.stderr)
-        found = {}
+        rows = {}
         for name, task in tasks.items():
-            found[name] = _row(task, invented[name], bare, endpoint.base_url, folder)
-            print(name, found[name], flush=True)
-    return found
+            rows[name] = _row(task, invented[name], bare, endpoint.base_url, folder)
+            print(name, rows[name], flush=True)
+    return rows
 
 
-def _data_sets(invented: Mapping[str, Invented]) -> dict[str, str]:
-    """Return where bare helm-run finds what our program reads from a data bundle."""
-    for made in invented.values():
-        if "data_dir" in made.extra:
-            home = Path(made.extra["data_dir"]) / HF_HOME
+def _variables_of_bundle(invented: Mapping[str, Invented]) -> dict[str, str]:
+    """Return the variables with which bare helm-run reads the data sets of a data bundle.
+
+    eval-factory reads them by the setting `data_dir`. All tasks have the same bundle.
+    """
+    for data in invented.values():
+        if "data_dir" in data.extra:
+            home = Path(data.extra["data_dir"]) / HF_HOME
             return {**HF_OFFLINE, "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / DATASETS)}
     return {}
 
 
 def _arguments(task: Task, invented: Invented) -> dict[str, str]:
-    found = {}
+    """Return the arguments of HELM's run spec, from the settings of run_eval."""
+    arguments = {}
     for name, rule in task.helm.parameters.items():
         if name in invented.extra:
-            found[rule.helm_name or name] = invented.extra[name]
-    return found
+            arguments[rule.helm_name or name] = invented.extra[name]
+    return arguments
 
 
 def _row(task: Task, invented: Invented, bare: BareHelm, url: str, folder: Path) -> dict[str, Any]:
+    """Ask a task by run_eval, and return its row; bare helm-run has asked the task before."""
     target = folder / "ours" / task.name
     place(bare.scenarios, task, target / "helm" / "scenarios")
     try:
@@ -193,17 +202,17 @@ def main() -> int:
     parser.add_argument("tasks", nargs="*")
     parser.add_argument("--keep", type=Path, help="a new folder for all runs; else a temporary one")
     arguments = parser.parse_args()
-    known = (MAKERS.keys() | MORE_MAKERS.keys()) - OUR_SCENARIOS
+    possible = (MAKERS.keys() | MORE_MAKERS.keys()) - OUR_SCENARIOS
     tasks = {}
     for task in load_framework().evaluations:
-        if task.name in (arguments.tasks or known):
+        if task.name in (arguments.tasks or possible):
             tasks[task.name] = task
     with tempfile.TemporaryDirectory() as temporary:
         rows = rows_of(tasks, (arguments.keep or Path(temporary)).absolute())
     table = {**(yaml.safe_load(TABLE.read_text("utf-8")) or {}), **rows}
     order = [task.name for task in load_framework().evaluations]
-    written = {name: table[name] for name in order if name in table}
-    text = yaml.safe_dump(written, sort_keys=False, width=120)
+    ordered_table = {name: table[name] for name in order if name in table}
+    text = yaml.safe_dump(ordered_table, sort_keys=False, width=120)
     TABLE.write_text(HEAD + text, encoding="utf-8")
     return int(not all(row.get("equal") for row in rows.values()))
 

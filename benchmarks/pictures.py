@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""A run with many pictures that is killed twice: how much memory it takes, and what is asked twice.
+"""Measures a run with many pictures that is killed twice: its memory, and its repeated requests.
 
     nice python benchmarks/pictures.py --pictures 10000
 
-Different PNGs of noise, about 100 kB each, as the Hub's library keeps a data set and HELM's mme
-reads it offline. The endpoint, a process of its own, counts different bodies. At a third and at two
-thirds of them everything is killed (SIGKILL, the whole tree), and the same command goes on. It
-fails where more was asked twice than was on its way, or where the processes together hold more than
---most of their own. Pages of files are shown and do not count: the library `datasets` maps its
-files, and the system takes such pages back when it needs them. Linux only: PSS.
+The pictures are different PNGs of noise, about 100 kB each. They are stored as the library of the
+Hugging Face Hub stores a data set, and HELM's scenario mme reads them offline. The endpoint is a
+process of its own, which counts different requests. After a third of the requests, and after two
+thirds, the program and all its descendants are killed (SIGKILL), and the same command continues the
+run.
+
+The script fails if more requests are sent twice than were on their way when the program was killed.
+It also fails if the processes together use more than --most MB of memory of their own. Pages of
+files do not count, but are shown: the library `datasets` maps its files into memory, and the system
+reclaims such pages when it needs memory. Linux only, because it reads the PSS.
 """
 
 from __future__ import annotations
@@ -35,13 +39,12 @@ from throughput import endpoint, get
 from integration.test_pictures import ENTRY, prepare
 from program_runs import program_environment
 
-SIDE = 182
-"""Pixels: three bytes each, and noise does not get smaller."""
-ROWS = 500
-"""The rows in a file of the data set."""
+SIDE = 182  # The side of a picture in pixels. Noise cannot be compressed: 3 bytes for each pixel.
+ROWS = 500  # the number of rows in a file of the data set
 
 
 def row(number: int) -> dict[str, object]:
+    """Return a row of the data set, with a picture that depends on the number."""
     out = io.BytesIO()
     source = random.Random(number)  # noqa: S311 - a picture, not a secret
     Image.frombytes("RGB", (SIDE, SIDE), source.randbytes(SIDE * SIDE * 3)).save(
@@ -59,22 +62,31 @@ def row(number: int) -> dict[str, object]:
 def run(
     argv: list[str], folder: Path, env: dict[str, str], url: str, kill_at: int | None
 ) -> dict[str, tuple[float, float]]:
-    """Run a command to its end, or until so many different requests were asked.
+    """Run a command to its end, or kill it after a number of different requests.
 
-    Return the highest sums over the process tree by phase, in MB: all that is resident, and what
-    is no page of a file.
+    Args:
+        argv: the command.
+        folder: the working directory.
+        env: the environment variables.
+        url: the URL of the endpoint.
+        kill_at: the number of different requests after which the command is killed; None: it is not
+            killed.
+
+    Returns:
+        The greatest memory of all processes together in each phase of the run, in MB: all memory,
+        and the memory without pages of files.
     """
     highest: dict[str, tuple[float, float]] = {}
-    looked = 0.0
+    last_sample = 0.0  # the time of the last measurement
     log = folder / "log"
-    with log.open("ab") as said:
-        process = subprocess.Popen(argv, stdout=said, stderr=said, cwd=folder, env=env)
+    with log.open("ab") as output:
+        process = subprocess.Popen(argv, stdout=output, stderr=output, cwd=folder, env=env)
     while process.poll() is None:
         if kill_at is not None and get(f"{url}/stats")["different"] >= kill_at:
             kill_everything(process)
             return highest
-        if time.monotonic() - looked > SAMPLE_S:
-            looked = time.monotonic()
+        if time.monotonic() - last_sample > SAMPLE_S:
+            last_sample = time.monotonic()
             phase = phase_of(folder / "out" / "logs" / "events.jsonl")
             tree = tree_of(process.pid)
             resident = held_mb(tree)
@@ -100,13 +112,12 @@ def main() -> None:
     datasets.disable_progress_bars()
     with tempfile.TemporaryDirectory() as name, endpoint(100, "--different") as url:
         folder = Path(name)
-        files = -(-count // ROWS)
-        splits = {
-            f"test-{number:05d}-of-{files:05d}": [
-                row(one) for one in range(count)[number * ROWS :][:ROWS]
-            ]
-            for number in range(files)
-        }
+        files = -(-count // ROWS)  # rounded up
+        splits = {}
+        for file_number in range(files):
+            name_of_file = f"test-{file_number:05d}-of-{files:05d}"
+            numbers = range(count)[file_number * ROWS :][:ROWS]
+            splits[name_of_file] = [row(number) for number in numbers]
         env = {**program_environment(), **prepare(folder / "hf", "lmms-lab/MME", splits)}
         argv = [
             sys.executable,
@@ -131,29 +142,30 @@ def main() -> None:
         print("|---|---|---|---|---|---|")
         for kills, kill_at in enumerate((count // 3, 2 * count // 3, None)):
             highest = run(argv, folder, env, url, kill_at)
-            asked = get(f"{url}/stats")
-            twice = asked["requests"] - asked["different"]
-            resident, own = (max(one[at] for one in highest.values()) for at in (0, 1))
+            stats = get(f"{url}/stats")
+            twice = stats["requests"] - stats["different"]
+            max_resident = max(resident for resident, _own in highest.values())
+            max_own = max(own for _resident, own in highest.values())
             phases = ", ".join(
-                f"{phase} {one[1]:.0f} ({one[0]:.0f})" for phase, one in highest.items()
+                f"{phase} {own:.0f} ({resident:.0f})" for phase, (resident, own) in highest.items()
             )
             until = "its end" if kill_at is None else f"{kill_at:,} are asked"
             cells = (
                 until,
-                f"{own:.0f} MB",
-                f"{resident:.0f} MB",
+                f"{max_own:.0f} MB",
+                f"{max_resident:.0f} MB",
                 phases,
-                f"{asked['requests']:,.0f}",
+                f"{stats['requests']:,.0f}",
                 f"{twice:.0f}",
             )
             print(f"| {' | '.join(cells)} |", flush=True)
-            problems += [f"{own:.0f} MB"] if own > arguments.most else []
-            problems += (
-                [f"{twice:.0f} asked twice"] if twice > kills * arguments.concurrency else []
-            )
-        problems += (
-            [f"{asked['different']:.0f} different requests"] if asked["different"] != count else []
-        )
+            if max_own > arguments.most:
+                problems.append(f"{max_own:.0f} MB")
+            # At each of the earlier kills, `concurrency` requests may have been on their way.
+            if twice > kills * arguments.concurrency:
+                problems.append(f"{twice:.0f} asked twice")
+        if stats["different"] != count:
+            problems.append(f"{stats['different']:.0f} different requests")
     print(f"\nload {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
     sys.exit("; ".join(problems) or 0)
 

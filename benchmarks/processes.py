@@ -1,4 +1,8 @@
-"""Looks at processes for benchmarks, and ends them. Linux only: /proc, PSS, VmHWM."""
+"""Measures and ends processes for benchmarks.
+
+Linux only: it reads /proc, the PSS (in which memory that processes share is counted once), and the
+greatest memory of a process (VmHWM).
+"""
 
 from __future__ import annotations
 
@@ -12,25 +16,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NOT_REPORTABLE = 1
-"""The exit code of a run whose endpoint says of itself another model's name, as `endpoint.py`
-does.
+"""The exit code of a run whose score is not reportable, for example because the endpoint states the
+name of another model.
 """
 
-RUN_LIMIT_S = 3600
-SAMPLE_S = 0.05
+RUN_LIMIT_S = 3600  # the time limit of a program
+SAMPLE_S = 0.05  # the time between two measurements of memory
 
 
 @dataclass
 class Took:
-    """Seconds; of a processor those of all processes that were started and have ended."""
+    """Times in seconds."""
 
     wall_s: float = 0.0
-    cpu_s: float = 0.0
+    cpu_s: float = 0.0  # the CPU time of all child processes that have ended
 
 
 @contextmanager
 def timed() -> Iterator[Took]:
-    """Measure what is done inside; the figures are there afterwards."""
+    """Measure the code within this context. The yielded times are set at the end of the context."""
     took = Took()
     before = os.times()
     started = time.monotonic()
@@ -43,7 +47,7 @@ def timed() -> Iterator[Took]:
 
 
 def tree_of(pid: int) -> list[int]:
-    """A process and all below it, itself first."""
+    """Return the ids of a process and of all its descendants; parents come before children."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -51,34 +55,50 @@ def tree_of(pid: int) -> list[int]:
         except OSError:
             continue
         children.setdefault(parent, []).append(int(path.parent.name))
-    found = [pid]
-    for one in found:
-        found += children.get(one, [])
-    return found
+    tree = [pid]
+    for parent in tree:  # The list grows during the loop.
+        tree += children.get(parent, [])
+    return tree
 
 
 def megabytes(file: Path, name: str) -> float:
-    """One line of a file below /proc, which counts in kB. 0 if the process is gone."""
+    """Return a value of a file below /proc, in MB; 0 if the process has ended.
+
+    Args:
+        file: the file; it states values in kB, as in `Pss:   1234 kB`.
+        name: the name of the value.
+    """
     try:
         lines = file.read_text().splitlines()
     except OSError:
         return 0.0
-    return next(
-        (int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(f"{name}:")), 0.0
-    )
+    for line in lines:
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    return 0.0
 
 
 def held_mb(tree: list[int], name: str = "Pss") -> float:
-    """MB of these processes together; `Pss`: what they share is counted once."""
+    """Return the memory of processes together, in MB.
+
+    `name` is the kind of memory: `Pss` for all memory, `Pss_Anon` without pages of files.
+    """
     return sum(megabytes(Path(f"/proc/{pid}/smaps_rollup"), name) for pid in tree)
 
 
 def run_watched(
     argv: Sequence[str], folder: Path, env: Mapping[str, str], log: Path, *, memory: bool = True
 ) -> tuple[int, float]:
-    """A program's exit code, and the most MB of its processes together; it is killed after an hour.
+    """Run a program, and return its exit code and the greatest memory of its processes, in MB.
 
-    `memory`: look at it all the time, which takes part of a processor.
+    The program is killed after an hour.
+
+    Args:
+        argv: the program with its arguments.
+        folder: the working directory.
+        env: further environment variables.
+        log: the file for the program's output.
+        memory: True to measure memory all the time, which takes a part of a processor's time.
     """
     deadline = time.monotonic() + RUN_LIMIT_S
     peak = 0.0
@@ -99,7 +119,10 @@ def run_watched(
 
 
 def kill_everything(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to the program and to all that it started, children before they can start others."""
+    """Kill a program and all its descendants (SIGKILL).
+
+    Parents are killed first, so that they cannot start further processes.
+    """
     for pid in tree_of(process.pid):
         try:
             os.kill(pid, signal.SIGKILL)

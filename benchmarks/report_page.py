@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The page of results with many instances: its size, and how fast Debian's chromium paints, filters
-and opens.
+"""Measures the pages of results with many instances: their size, and their speed in a browser.
 
-`PYTHONPATH=tests/support:tests python benchmarks/report_page.py`: the tests' browser is used, so it
-needs their packages. `--criteria 11 --judges 1` makes them conversations of a rubric, as
-HealthBench's are.
+    PYTHONPATH=tests/support:tests python benchmarks/report_page.py
+
+It measures how fast Debian's chromium paints a page, filters and searches its table, and opens an
+instance. It uses the browser of the tests, and needs their packages. With `--criteria 11 --judges
+1`, the instances are conversations of a rubric, as those of HealthBench.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from eval_factory.core.results import InstanceRecord
 from stored_results import result, written
 
 READY = "document.documentElement.dataset.ready === arguments[0]"
+# The next three scripts return seconds: for typing a text into the search box, for pressing a
+# button, and for opening the first instance.
 TYPE = """
     const done = arguments[arguments.length - 1];
     const box = document.getElementById('search'), status = document.getElementById('status');
@@ -35,7 +38,7 @@ TYPE = """
         : requestAnimationFrame(() => done((performance.now() - start) / 1000));
     look();
 """
-"""Until what is left is painted, with the pause after the last letter."""
+"""The time until the remaining rows are painted. It includes the pause after the last letter."""
 PRESS = """
     const done = arguments[arguments.length - 1], start = performance.now();
     document.querySelector(arguments[0]).click();
@@ -50,22 +53,21 @@ OPEN = """
 """
 
 
-# Made-up instances of a benchmark of the form of PubMedQA: as long as real ones, and as hard to
-# compress.
+# Invented instances in the form of PubMedQA, as long as real ones, and as hard to compress.
 
 INSTRUCTION = "Answer A for yes, B for no or C for maybe.\n\nContext: "
 CONTEXT_WORDS = 270
-"""So that an instance's lines have 2.8 kB, of which gzip makes 0.7 kB; PubMedQA's have 2.4 kB,
-and 0.55 kB.
+"""The number of words in an instance. Its lines then have 2.8 kB, or 0.7 kB with gzip. The lines of
+PubMedQA have 2.4 kB, or 0.55 kB.
 """
-VOCABULARY = 9000
+VOCABULARY = 9000  # the number of different words
 SYLLABLES = list(map("".join, product("bcdfglmnprstv", "aeiou", ("", "n", "r", "s", "l"))))
 ANSWERS = ("A", "B", "C")
-FAILED_EVERY = 97
+FAILED_EVERY = 97  # One instance in this number of instances has failed.
 
 
 def instances(count: int, seed: int = 7) -> Iterator[InstanceRecord]:
-    """Yield instances, the same ones each time."""
+    """Yield instances, which are the same in each call."""
     chance = random.Random(seed)  # noqa: S311 - nothing secret
     words = ["".join(chance.choices(SYLLABLES, k=chance.randint(1, 4))) for _ in range(VOCABULARY)]
     weights = list(accumulate(1 / (rank + 3) for rank in range(VOCABULARY)))
@@ -105,14 +107,13 @@ def _instance(number: int, text: str, chance: random.Random) -> InstanceRecord:
     )
 
 
-# Made-up conversations of the form of HealthBench, with criteria and what judges say of them.
+# Invented conversations in the form of HealthBench, with criteria and judges' decisions. The texts
+# are as long as published ones.
 
-ANSWER_WORDS = 300
-CRITERION_WORDS = 20
-EXPLANATION_WORDS = 45
-"""An answer of 2 kB, criteria of 140 letters and explanations of 300, as the published ones are."""
-POOL = 200
-"""Prompts from which words are drawn, frequent ones often."""
+ANSWER_WORDS = 300  # 2 kB
+CRITERION_WORDS = 20  # 140 letters
+EXPLANATION_WORDS = 45  # 300 letters
+POOL = 200  # the number of prompts from which words are drawn
 AXES = (
     "accuracy",
     "completeness",
@@ -125,11 +126,13 @@ AXES = (
 def conversations(
     count: int, criteria: int, judges: int, seed: int = 11
 ) -> Iterator[InstanceRecord]:
-    """Yield conversations, the same ones each time.
+    """Yield conversations, which are the same in each call.
 
     Args:
-        criteria: the number of criteria of each.
-        judges: the number of judges that say something of each criterion.
+        count: the number of conversations.
+        criteria: the number of criteria of each conversation.
+        judges: the number of judges that decide about each criterion.
+        seed: the seed of the random numbers.
     """
     chance = random.Random(seed)  # noqa: S311 - nothing secret
     words: list[str] = []
@@ -151,7 +154,7 @@ def conversations(
 
 def _criterion(words: list[str], judges: int, chance: random.Random) -> dict[str, Any]:
     met = chance.random() < 0.5
-    said = {
+    decisions = {
         f"judge{number}": {
             "criteria_met": met,
             "explanation": _text(words, EXPLANATION_WORDS, chance),
@@ -163,7 +166,7 @@ def _criterion(words: list[str], judges: int, chance: random.Random) -> dict[str
         "points": chance.choice((-8, -5, 3, 5, 8, 10)),
         "tags": ["level:example", f"axis:{chance.choice(AXES)}"],
         "verdict": "met" if met else "not met",
-        "judges": said,
+        "judges": decisions,
     }
 
 
@@ -173,26 +176,30 @@ def _text(words: list[str], count: int, chance: random.Random) -> str:
 
 @dataclass(frozen=True)
 class Measured:
-    """One page; seconds are medians."""
+    """The figures of a page."""
 
-    count: int
-    write_s: float
-    megabytes: float
-    seconds: dict[str, float]
+    count: int  # the number of instances
+    write_s: float  # the seconds for writing the output folder
+    megabytes: float  # the size of the page
+    seconds: dict[str, float]  # the median of each step in the browser
 
 
 def measured(browser: Chromium, records: list[InstanceRecord], repeat: int) -> Measured:
+    """Write the page of a result, and measure it `repeat` times."""
     with tempfile.TemporaryDirectory() as name:
-        made = result(records)
+        stored_result = result(records)
         start = time.monotonic()
-        page = written(Path(name) / "run", made) / "report.html"
+        page = written(Path(name) / "run", stored_result) / "report.html"
         write_s = time.monotonic() - start
-        found = [_once(browser, page) for _ in range(repeat)]
-        medians = {step: statistics.median(one[step] for one in found) for step in found[0]}
+        rounds = [_once(browser, page) for _ in range(repeat)]
+        medians = {}
+        for step in rounds[0]:
+            medians[step] = statistics.median(seconds[step] for seconds in rounds)
         return Measured(len(records), write_s, page.stat().st_size / 1e6, medians)
 
 
 def _once(browser: Chromium, page: Path) -> dict[str, float]:
+    """Return the seconds of each step. The first three are counted from the opening of the page."""
     browser.open(page)
     browser.wait("performance.getEntriesByName('first-contentful-paint').length")
     paint = browser.run(
@@ -212,7 +219,7 @@ def _once(browser: Chromium, page: Path) -> dict[str, float]:
         "all texts read": texts,
         "filter": timed(PRESS, "[data-flag=wrong]"),
     }
-    timed(PRESS, "[data-flag=wrong]")  # off again: the search goes through all instances
+    timed(PRESS, "[data-flag=wrong]")  # Switch the filter off, so that all instances are searched.
     return {**steps, "search": timed(TYPE, "id7"), "open": timed(OPEN)}
 
 

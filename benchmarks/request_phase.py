@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The processor time of one request: HELM's executor and our client alone, this checkout and
-another in turns.
+"""Measures the CPU time of a request in HELM's executor and eval-factory's client.
 
-The endpoint is a process of its own (`endpoint.py`). Processor time means something on a machine
-that others use too; requests a second do so only as a ratio of the two, which take turns.
+With --before, another checkout is measured too, in turns with this one. The endpoint is a process
+of its own (`endpoint.py`). CPU time can be compared even if other programs use the machine. But
+requests per second can only be compared between two checkouts that take turns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,15 @@ MARKS = {"start_reasoning_token": "<think>", "end_reasoning_token": "</think>"}
 
 
 def ask(url: str, count: int, concurrency: int) -> str:
-    """Milliseconds of processor time a request, and requests a second."""
+    """Send requests, and return a line with two figures.
+
+    They are the CPU time of a request in milliseconds, and the requests per second.
+
+    Args:
+        url: the URL of the endpoint.
+        count: the number of requests.
+        concurrency: the number of requests at the same time.
+    """
     from helm.benchmark import executor
     from helm.common.request import Request
 
@@ -45,7 +53,7 @@ def ask(url: str, count: int, concurrency: int) -> str:
 
     collect_garbage_rarely()
     patches = "eval_factory.helm_plugin.patches."
-    # earlier checkouts ask in HELM's threads
+    # Earlier checkouts, without this patch, send requests from HELM's threads.
     if find_spec(f"{patches}lighter") or find_spec(f"{patches}speed"):
         import_module("eval_factory.helm_plugin.patches.patch_registry").patch_named(
             "asked_in_one_thread"
@@ -87,24 +95,27 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=128)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--ask", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.ask:
-        print(ask(given.ask, given.requests, given.concurrency))
+    options = parser.parse_args()
+    if options.ask:  # This process was started by the code below.
+        print(ask(options.ask, options.requests, options.concurrency))
         return
-    ways = {"now": HERE.parent, **({"before": given.before.resolve()} if given.before else {})}
-    found: dict[str, list[list[float]]] = {way: [] for way in ways}
-    for _ in range(given.repeat):
-        for way, checkout in ways.items():
-            with endpoint(given.latency_ms) as url:
-                argv = [sys.executable, __file__, "--ask", url, "--requests", str(given.requests)]
-                argv += ["--concurrency", str(given.concurrency)]
+    checkouts = {"now": HERE.parent}
+    if options.before:
+        checkouts["before"] = options.before.resolve()
+    figures: dict[str, list[list[float]]] = {version: [] for version in checkouts}
+    for _ in range(options.repeat):
+        for version, checkout in checkouts.items():
+            with endpoint(options.latency_ms) as url:
+                argv = [sys.executable, __file__, "--ask", url]
+                argv += ["--requests", str(options.requests)]
+                argv += ["--concurrency", str(options.concurrency)]
                 env = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-                done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
-            found[way].append([float(number) for number in done.stdout.split()])
+                finished = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+            figures[version].append([float(number) for number in finished.stdout.split()])
     print("| version | CPU of a request | requests/s |\n|---|---|---|")
-    for way, figures in found.items():
-        cpu, rate = (statistics.median(column) for column in zip(*figures, strict=True))
-        print(f"| {way} | {cpu:.2f} ms | {rate:.0f} |")
+    for version, rows in figures.items():
+        cpu, rate = (statistics.median(column) for column in zip(*rows, strict=True))
+        print(f"| {version} | {cpu:.2f} ms | {rate:.0f} |")
 
 
 if __name__ == "__main__":

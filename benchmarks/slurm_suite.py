@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Three models x three benchmarks on this machine, and on a real Slurm of three nodes of which one
-loses its power.
+"""Compares a suite on this machine with the same suite on a real Slurm that loses a node.
 
-Needs what scripts/slurm/cluster.py needs. The two tables have to be equal as YAML, CSV and
-Markdown, but for the folder's name; the endpoints' counts say that nothing was asked twice but what
-was on its way when the node died.
+The suite has three models and three benchmarks. The Slurm has three nodes, and one of them loses
+its power during the suite. Needs what scripts/slurm/cluster.py needs. The tables of both suites
+must be equal as YAML, CSV and Markdown, except for the folder's name. The counts of the endpoints
+must show that only requests that were on their way when the node died were sent twice.
 """
 
 from __future__ import annotations
@@ -28,24 +28,34 @@ from program_runs import varied_answer
 CLUSTER = Path(__file__).resolve().parents[1] / "scripts" / "slurm" / "cluster.py"
 MODELS = ("one", "two", "three")
 BENCHMARKS = ("benchmark1", "benchmark2", "benchmark3")
-AT_ONCE = 2
-"""Requests of one model."""
+AT_ONCE = 2  # the number of requests to a model at the same time
 
 
 def answers_of(model: str) -> Callable[[str], str]:
-    """No two models answer alike, so that a cell in another one's place is seen."""
+    """Return a function with the answers of a model.
+
+    The answers of two models differ, so that a cell in the place of another cell is noticed.
+    """
     return lambda prompt: varied_answer(f"{model}: {prompt}")
 
 
 def cluster(root: Path, *arguments: str) -> None:
+    """Run scripts/slurm/cluster.py with these arguments, for the cluster in the folder `root`."""
     env = {**os.environ, "EVAL_FACTORY_SLURM": str(root)}
     subprocess.run(
         [sys.executable, str(CLUSTER), *arguments], env=env, stdout=subprocess.DEVNULL, check=True
     )
 
 
-def on_slurm(file: Path, known: Mapping[str, Endpoint], root: Path, lost_after: int) -> int:
-    """The node of the task that Slurm names first is lost when so many requests were made."""
+def on_slurm(file: Path, endpoints: Mapping[str, Endpoint], root: Path, lost_after: int) -> int:
+    """Run a suite on Slurm, kill a node that runs a task, and return the exit code.
+
+    Args:
+        file: the file of the suite.
+        endpoints: the endpoints by the name of their model.
+        root: the folder of the Slurm cluster.
+        lost_after: the number of requests after which the node is killed.
+    """
     env = {**ENV, "SLURM_CONF": str(root / "slurm.conf")}
     log = (file.parent / "screen.log").open("ab")
     with log:
@@ -54,7 +64,7 @@ def on_slurm(file: Path, known: Mapping[str, Endpoint], root: Path, lost_after: 
         )
     try:
         wait_until(
-            lambda: sum(endpoint.asked for endpoint in known.values()) >= lost_after, process
+            lambda: sum(endpoint.asked for endpoint in endpoints.values()) >= lost_after, process
         )
         argv = ["squeue", "--noheader", "--states=RUNNING", "--format=%N"]
         nodes = subprocess.run(
@@ -69,6 +79,7 @@ def on_slurm(file: Path, known: Mapping[str, Endpoint], root: Path, lost_after: 
 
 
 def run(folder: Path, instances: int, how: How) -> Ended:
+    """Run the suite in a new folder, in the way of `how`."""
     endpoints = {name: Endpoint(None) for name in MODELS}
     for name, endpoint in endpoints.items():
         endpoint.good = answers_of(name)
@@ -76,6 +87,7 @@ def run(folder: Path, instances: int, how: How) -> Ended:
 
 
 def asked_twice(ended: Ended) -> int:
+    """Return the number of requests that were sent again."""
     return sum(ended.asked.values()) - sum(ended.different.values())
 
 
@@ -98,11 +110,11 @@ def main() -> None:
             cluster(root, "down")
         attempts = len(list(Path(name).glob("there/out/.suite/slurm/cells/*/*/*/attempts/*")))
     print(here.tables["suite_results.md"])
-    for what, ended in (("here", here), ("on Slurm, a node lost", there)):
+    for label, ended in (("here", here), ("on Slurm, a node lost", there)):
         asked = sum(ended.asked.values())
         twice = asked_twice(ended)
         print(
-            f"{what}: exit code {ended.code}, {ended.wall_s:.0f} s, {asked} requests, {twice} "
+            f"{label}: exit code {ended.code}, {ended.wall_s:.0f} s, {asked} requests, {twice} "
             "of them twice"
         )
     print(f"{attempts} attempts on Slurm")

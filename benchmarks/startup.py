@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The cost of starting: `ls`, `--dry_run`, a finished folder again and other commands, beside
-HELM's import.
+"""Measures how long commands take, such as `ls`, `--dry_run`, or a run that is already finished.
 
     python benchmarks/startup.py --repeat 9 --json startup.json
 
-The commands take turns, so that what else the machine does meets all of them; the median of each is
-shown, and its share of `import helm.benchmark.run`. Each is run once before it counts, so that
-caches are warm and Python's byte code is written.
+The table shows the median of each command, and its ratio to the time of HELM's import (`import
+helm.benchmark.run`). The commands take turns, so that other work of the machine slows down all of
+them. Each command is first run once without being measured, so that caches are filled and Python's
+byte code is written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROGRAM = BIN / "eval-factory"
 
 @dataclass
 class Command:
-    """One command, and what its runs took."""
+    """A command, and the times of its runs."""
 
     name: str
     argv: list[str]
@@ -49,21 +49,20 @@ class Command:
 
 
 def row_of(command: Command, reference: Command) -> dict[str, Any]:
-    """The medians of one command, in seconds and as parts of HELM's import."""
-    cpu, wall, cpu_of, wall_of = map(
-        statistics.median, (command.cpu_s, command.wall_s, reference.cpu_s, reference.wall_s)
-    )
+    """Return the row of a command: its medians, and their ratios to those of `reference`."""
+    cpu = statistics.median(command.cpu_s)
+    wall = statistics.median(command.wall_s)
     return {
         "command": command.name,
         "cpu_s": round(cpu, 3),
         "wall_s": round(wall, 3),
-        "cpu_of_import": round(cpu / cpu_of, 2),
-        "wall_of_import": round(wall / wall_of, 2),
+        "cpu_of_import": round(cpu / statistics.median(reference.cpu_s), 2),
+        "wall_of_import": round(wall / statistics.median(reference.wall_s), 2),
     }
 
 
-def looking() -> list[Command]:
-    """The commands that ask nobody and need no result."""
+def commands_without_requests() -> list[Command]:
+    """Return the commands that send no request and read no result."""
     shown = {
         "`--help`": ["--help"],
         "`ls`": ["ls"],
@@ -92,12 +91,20 @@ def looking() -> list[Command]:
 
 
 def measured(folder: Path, url: str, instances: int, repeat: int) -> list[dict[str, Any]]:
+    """Run all commands, and return their rows.
+
+    Args:
+        folder: the working directory of the commands.
+        url: the URL of the endpoint.
+        instances: the number of instances of the run.
+        repeat: the number of measured runs of each command.
+    """
     reference = Command(f"`{IMPORT}`", [str(BIN / "python"), "-c", IMPORT])
     bare = Command("the interpreter alone", [str(BIN / "python"), "-c", ""])
     argv = [str(PROGRAM), *eval_factory(Job(folder, url, instances, 32)).argv[1:]]
     first = Command("first run, no latency", [*argv, "--fresh"])
     again = Command("finished folder", argv)
-    commands = [reference, bare, *looking(), first, again]
+    commands = [reference, bare, *commands_without_requests(), first, again]
     for command in commands:
         command.run(folder)
         command.cpu_s.clear()

@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
-"""Many benchmarks of one model: `run_suite` against a shell loop of `run_eval`, and of bare
-`helm-run`, side by side.
+"""Measures many benchmarks of one model: by `run_suite`, and by loops of `run_eval` and `helm-run`.
 
-Each benchmark is HELM's pubmed_qa on invented data, at an endpoint process of the same kind that
-answers after a fixed latency. The bound is that of the requests alone: all of them x latency /
-requests at once.
+Each benchmark is HELM's pubmed_qa on invented data. The endpoint answers after a fixed latency. The
+lower bound of the time is that of the requests alone: their number x latency / concurrency.
 """
 
 from __future__ import annotations
@@ -21,24 +19,24 @@ from processes import NOT_REPORTABLE, run_watched, timed
 from throughput import endpoint, get
 from tools import BIN, Command, Job, eval_factory, helm_run, pubmed_qa_data
 
+# A suite may take at most the bound x ALLOWED_FACTOR + ALLOWED_S.
 ALLOWED_FACTOR = 1.3
 ALLOWED_S = 10.0
-"""The seconds that a suite may take beside the bound."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """So many benchmarks of so many instances at one endpoint."""
+    """The benchmarks that are run."""
 
     folder: Path
-    url: str
-    benchmarks: int
-    instances: int
+    url: str  # the URL of the endpoint, without `/v1`
+    benchmarks: int  # the number of benchmarks
+    instances: int  # the number of instances of each benchmark
     concurrency: int
-    processes: int | None
-    """The processes of the suite; None: its default."""
+    processes: int | None  # the number of processes of the suite; None: the suite's default
 
     def job(self, number: int) -> Job:
+        """Return the job of one benchmark, for a program that runs a single benchmark."""
         folder = self.folder / f"job{number}"
         folder.mkdir()
         return Job(folder, self.url, self.instances, self.concurrency)
@@ -46,18 +44,19 @@ class Work:
 
 @dataclass(frozen=True)
 class Measured:
-    """One way of doing it."""
+    """The figures of one way to run all benchmarks."""
 
-    how: str
+    how: str  # the name of the way
     wall_s: float
-    bound_s: float
-    most_at_once: int
+    bound_s: float  # the lower bound of the time
+    most_at_once: int  # the greatest number of requests at the same time
     requests: int
     cpu_s: float
-    peak_mb: float
+    peak_mb: float  # the greatest memory of all processes together
 
 
 def suite_command(work: Work) -> list[Command]:
+    """Return the command of a suite with all benchmarks."""
     names = [f"benchmark{number}" for number in range(work.benchmarks)]
     out = work.folder / "suite"
     for name in names:
@@ -81,6 +80,7 @@ def suite_command(work: Work) -> list[Command]:
 
 
 def loop_of(command: Callable[[Job], Command]) -> Callable[[Work], list[Command]]:
+    """Return a function that returns a command for each benchmark."""
     return lambda work: [command(work.job(number)) for number in range(work.benchmarks)]
 
 
@@ -92,8 +92,10 @@ WAYS: dict[str, Callable[[Work], list[Command]]] = {
 
 
 def measure(how: str, arguments: argparse.Namespace) -> Measured:
-    """All of it once, in a folder of its own. Raises RuntimeError where a program fails or asks
-    too little.
+    """Run all benchmarks once in one way, in a folder of its own.
+
+    Raises:
+        RuntimeError: a program failed, or the number of requests is wrong.
     """
     with tempfile.TemporaryDirectory() as name, endpoint(arguments.latency_ms) as url:
         folder = Path(name)
@@ -117,7 +119,7 @@ def measure(how: str, arguments: argparse.Namespace) -> Measured:
 
 
 def run(command: Command, folder: Path) -> float:
-    """Run to the end. The most memory of its processes together, in MB."""
+    """Run a command to its end, and return the greatest memory of its processes, in MB."""
     log = folder / "log"
     code, peak = run_watched(command.argv, folder, command.env, log)
     if code not in (0, NOT_REPORTABLE):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Three models x five benchmarks, disturbed as much as a suite can be, against the same suite left
-alone.
+"""Compares a disturbed suite with the same suite without disturbances.
 
-One cell fails for good, one endpoint dies and comes back, and everything is killed twice (SIGKILL,
-the whole tree of processes). The same command then has to end in the table of the undisturbed run;
-each endpoint's own count says that its limit was kept and that nothing was asked twice but what was
-on its way when everything was killed.
+The suite has three models and five benchmarks. In both suites, one cell (a benchmark of a model)
+always fails. In the disturbed suite, one endpoint dies and comes back, and the program and all its
+descendants are killed twice (SIGKILL). The same command must then end with the table of the
+undisturbed suite. The counts of the endpoints must show that their limits were respected, and that
+only requests that were on their way at a kill were sent twice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MODELS = ("steady", "picky", "flaky")
 BENCHMARKS = tuple(f"benchmark{number}" for number in range(1, 6))
 REFUSED = "benchmark3"
 """The benchmark that the picky model's endpoint answers with 400 only."""
-AT_ONCE = 4
+AT_ONCE = 4  # the limit of each endpoint: requests at the same time
 POLL_S = 0.02
 WAIT_S = 600.0
 ENV = program_environment(OPENAI_API_KEY="sk-0123456789abcdef0123")
@@ -44,7 +44,7 @@ TABLES = ("suite_results.yaml", "suite_results.csv", "suite_results.md")
 
 
 class Endpoint(FaultEndpoint):
-    """Answers after a while; refuses the prompts with some word in them."""
+    """An endpoint that answers after 0.1 s, and refuses prompts that contain a text (`refused`)."""
 
     def __init__(self, refused: str | None) -> None:
         super().__init__([], "")
@@ -59,10 +59,12 @@ class Endpoint(FaultEndpoint):
 
     @property
     def asked(self) -> int:
+        """The number of requests; `seen` counts the requests of each prompt."""
         return sum(self.seen.values())
 
     @property
     def most_at_once(self) -> int:
+        """The greatest number of requests at the same time."""
         return max((inside for _, inside in self.arrivals), default=0)
 
     def die(self) -> None:
@@ -71,24 +73,26 @@ class Endpoint(FaultEndpoint):
 
 
 How = Callable[[Path, Mapping[str, Endpoint]], int]
-"""Starts the suite of a file, and returns the exit code."""
+"""A way to run a suite: a function that runs the suite of a file, perhaps with disturbances, and
+returns the exit code. It also gets the endpoints by the name of their model.
+"""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The outcome of a suite."""
+    """The outcome of a suite. The counts are by the name of the model."""
 
     tables: dict[str, str]
-    """The tables, without the folder's name and the endpoints' ports."""
-    code: int
-    asked: dict[str, int]
-    different: dict[str, int]
-    most_at_once: dict[str, int]
+    """The texts of the tables by file name, without the folder's name and the endpoints' ports."""
+    code: int  # the exit code
+    asked: dict[str, int]  # the number of requests
+    different: dict[str, int]  # the number of different prompts
+    most_at_once: dict[str, int]  # the greatest number of requests at the same time
     wall_s: float
 
 
 def write_benchmark(folder: Path, name: str, instances: int) -> Path:
-    """Multiple-choice questions that no other benchmark asks."""
+    """Write a custom benchmark, and return its file. No other benchmark has the same questions."""
     folder.mkdir(parents=True)
     (folder / "prompt.txt").write_text("{question}\nA. {a}\nB. {b}\nAnswer:", encoding="utf-8")
     with (folder / "data.csv").open("w", encoding="utf-8", newline="") as file:
@@ -112,13 +116,21 @@ def write_benchmark(folder: Path, name: str, instances: int) -> Path:
 
 
 def write_suite(
-    folder: Path, urls: dict[str, str], names: Sequence[str], instances: int, **more: Any
+    folder: Path, urls: dict[str, str], names: Sequence[str], instances: int, **keys: Any
 ) -> Path:
-    """Write a suite of benchmarks of these names. `more`: keys of the suite."""
+    """Write a suite, and return its file.
+
+    Args:
+        folder: the folder for the files.
+        urls: the URL of each model's endpoint.
+        names: the names of the benchmarks.
+        instances: the number of instances of each benchmark.
+        keys: further keys of the suite.
+    """
     benchmarks = {name: write_benchmark(folder / name, name, instances) for name in names}
     document = {
         "output_dir": str(folder / "out"),
-        **more,
+        **keys,
         "evaluations": [
             {"type": "custom", "name": name, "params": {"extra": {"benchmark": str(path)}}}
             for name, path in benchmarks.items()
@@ -139,9 +151,16 @@ def start(file: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen([*COMMAND, str(file)], env=ENV, stdout=log, stderr=log)
 
 
-def wait_until(what: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
+def wait_until(
+    condition: Callable[[], bool], process: subprocess.Popen[bytes] | None = None
+) -> None:
+    """Wait until a condition is true.
+
+    Raises:
+        RuntimeError: the process has ended before, or `WAIT_S` are over.
+    """
     deadline = time.monotonic() + WAIT_S
-    while not what():
+    while not condition():
         if time.monotonic() > deadline or (process is not None and process.poll() is not None):
             raise RuntimeError("it ended, or took too long, before what was waited for")
         time.sleep(POLL_S)
@@ -153,15 +172,24 @@ def run(
     names: Sequence[str],
     instances: int,
     how: How,
-    **more: Any,
+    **keys: Any,
 ) -> Ended:
-    """A suite of these models and benchmarks, done in some way. `more`: keys of the suite."""
+    """Run a suite in the way of `how`, and return its outcome.
+
+    Args:
+        folder: a new folder for the suite.
+        endpoints: the endpoints by the name of their model. They are started here.
+        names: the names of the benchmarks.
+        instances: the number of instances of each benchmark.
+        how: the way.
+        keys: further keys of the suite.
+    """
     folder.mkdir()
     with ExitStack() as stack:
         for endpoint in endpoints.values():
             stack.enter_context(endpoint)
         urls = {name: endpoint.url for name, endpoint in endpoints.items()}
-        file = write_suite(folder, urls, names, instances, **more)
+        file = write_suite(folder, urls, names, instances, **keys)
         started = time.monotonic()
         code = how(file, endpoints)
         wall = time.monotonic() - started
@@ -171,36 +199,43 @@ def run(
     for model, url in urls.items():
         tables = {name: text.replace(url, f"http://{model}") for name, text in tables.items()}
     return Ended(
-        tables,
-        code,
-        {name: endpoint.asked for name, endpoint in endpoints.items()},
-        {name: len(endpoint.seen) for name, endpoint in endpoints.items()},
-        {name: endpoint.most_at_once for name, endpoint in endpoints.items()},
-        wall,
+        tables=tables,
+        code=code,
+        asked={name: endpoint.asked for name, endpoint in endpoints.items()},
+        different={name: len(endpoint.seen) for name, endpoint in endpoints.items()},
+        most_at_once={name: endpoint.most_at_once for name, endpoint in endpoints.items()},
+        wall_s=wall,
     )
 
 
 def alone(file: Path, _endpoints: Mapping[str, Endpoint]) -> int:
+    """Run a suite without disturbances (a `How`)."""
     return start(file).wait(WAIT_S)
 
 
 def disturbance(instances: int, outage_s: float) -> How:
-    whole = len(BENCHMARKS) * len(MODELS) * instances
+    """Return the way that disturbs a suite.
 
-    def disturb(file: Path, known: Mapping[str, Endpoint]) -> int:
+    Args:
+        instances: the number of instances of each benchmark.
+        outage_s: the seconds after the last kill until the dead endpoint comes back.
+    """
+    all_requests = len(BENCHMARKS) * len(MODELS) * instances
+
+    def disturb(file: Path, endpoints: Mapping[str, Endpoint]) -> int:
         def asked() -> int:
-            return sum(endpoint.asked for endpoint in known.values())
+            return sum(endpoint.asked for endpoint in endpoints.values())
 
         process = start(file)
-        wait_until(lambda: asked() > whole // 5, process)
+        wait_until(lambda: asked() > all_requests // 5, process)
         kill_everything(process)
         process = start(file)
-        wait_until(lambda: asked() > whole // 3, process)
-        known["flaky"].die()
-        wait_until(lambda: asked() > whole // 2, process)
+        wait_until(lambda: asked() > all_requests // 3, process)
+        endpoints["flaky"].die()
+        wait_until(lambda: asked() > all_requests // 2, process)
         kill_everything(process)
         process = start(file)
-        back = threading.Timer(outage_s, known["flaky"].come_back)
+        back = threading.Timer(outage_s, endpoints["flaky"].come_back)
         back.start()
         return process.wait(WAIT_S)
 
@@ -218,13 +253,13 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     ways = {"alone": alone, "disturbed": disturbance(arguments.instances, arguments.outage_s)}
-    ended = {}
+    outcomes = {}
     with tempfile.TemporaryDirectory() as name:
-        for what, how in ways.items():
+        for way, how in ways.items():
             endpoints = {model: Endpoint(REFUSED if model == "picky" else None) for model in MODELS}
             params = {"parallelism": AT_ONCE, "max_retries": 1}
-            ended[what] = run(
-                Path(name) / what,
+            outcomes[way] = run(
+                Path(name) / way,
                 endpoints,
                 BENCHMARKS,
                 arguments.instances,
@@ -234,25 +269,24 @@ def main() -> None:
                 max_outage_s=WAIT_S,
             )
         events = (Path(name) / "disturbed" / "out" / ".suite" / "events.jsonl").read_text("utf-8")
-    quiet = ended["alone"]
-    disturbed = ended["disturbed"]
-    table, other = (one.tables["suite_results.csv"] for one in (quiet, disturbed))
+    quiet = outcomes["alone"]
+    disturbed = outcomes["disturbed"]
+    table = quiet.tables["suite_results.csv"]
+    disturbed_table = disturbed.tables["suite_results.csv"]
     print(table)
-    for what, one in ended.items():
+    for way, outcome in outcomes.items():
         print(
-            f"{what}: exit code {one.code}, {one.wall_s:.0f} "
-            f"s, asked {one.asked}, at once {one.most_at_once}"
+            f"{way}: exit code {outcome.code}, {outcome.wall_s:.0f} "
+            f"s, asked {outcome.asked}, at once {outcome.most_at_once}"
         )
     kills = 2
-    problems = [
-        *(["the tables differ:\n" + other] if table != other else []),
-        *(["the exit codes differ"] if quiet.code != disturbed.code else []),
-        *(
-            ["no endpoint was waited for"]
-            if '"endpoint_paused"' not in events or '"endpoint_back"' not in events
-            else []
-        ),
-    ]
+    problems = []
+    if table != disturbed_table:
+        problems.append("the tables differ:\n" + disturbed_table)
+    if quiet.code != disturbed.code:
+        problems.append("the exit codes differ")
+    if '"endpoint_paused"' not in events or '"endpoint_back"' not in events:
+        problems.append("no endpoint was waited for")
     for model in ("steady", "flaky"):
         twice = disturbed.asked[model] - disturbed.different[model]
         print(

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Requests a second of eval-factory and of other harnesses, side by side, on invented prompts of
-real length.
+"""Measures the requests per second of eval-factory and of other programs.
 
-All ask the same questions (HELM's pubmed_qa on invented data) at an endpoint process of the same
-kind. The request phase is measured by
-the endpoint (first request received to last answer sent); the ideal is concurrency / latency.
+All programs ask the same questions (HELM's pubmed_qa on invented data, with prompts as long as real
+ones), each at its own process of the endpoint. The endpoint measures the request phase: from the
+first request received to the last answer sent. The ideal rate is concurrency / latency.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -31,23 +31,23 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Measured:
-    """One run of one tool."""
+    """The figures of one run of one program."""
 
     tool: str
     latency_ms: float
     concurrency: int
-    request_s: float
-    rate: float
-    wall_s: float
+    request_s: float  # the seconds of the request phase
+    rate: float  # the requests per second in the request phase
+    wall_s: float  # the seconds of the complete process
     cpu_s: float
-    peak_mb: float
+    peak_mb: float  # the greatest memory of all processes together
 
 
 @contextmanager
 def endpoint_process(
     latency_ms: float, *options: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process of `endpoint.py`, and its URL."""
+    """Start a process of `endpoint.py`, and yield the process and its URL."""
     argv = [sys.executable, str(HERE / "endpoint.py"), "--latency-ms", str(latency_ms), *options]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -59,11 +59,13 @@ def endpoint_process(
 
 @contextmanager
 def endpoint(latency_ms: float, *options: str) -> Iterator[str]:
+    """Start a process of `endpoint.py`, and yield its URL."""
     with endpoint_process(latency_ms, *options) as (_, url):
         yield url
 
 
 def get(url: str) -> dict[str, float]:
+    """Return the figures that an endpoint returns."""
     with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - loopback
         loaded: dict[str, float] = json.loads(answer.read())
         return loaded
@@ -72,11 +74,18 @@ def get(url: str) -> dict[str, float]:
 def measure(
     tool: str, latency_ms: float, concurrency: int, count: int, *, memory: bool = False
 ) -> Measured:
-    """One whole run in a folder of its own. Raises RuntimeError with the tool's last words where it
-    fails.
+    """Run a program once, in a folder of its own.
 
-    `memory`: look at it all the time. That takes part of a processor, so such a run's times are not
-    shown.
+    Args:
+        tool: the name of the program in `TOOLS`.
+        latency_ms: the latency of the endpoint.
+        concurrency: the number of requests at the same time.
+        count: the number of questions.
+        memory: True to measure memory all the time. This takes a part of a processor's time, so the
+            times of such a run are not shown.
+
+    Raises:
+        RuntimeError: the program failed; the message has the end of its output.
     """
     with tempfile.TemporaryDirectory() as name, endpoint(latency_ms) as url:
         folder = Path(name) / "run"
@@ -98,7 +107,7 @@ def measure(
 
 
 def median_of(runs: list[Measured]) -> Measured:
-    """Each figure's own median."""
+    """Return the medians of runs, with a median of its own for each figure."""
     figures = {
         name: median(getattr(run, name) for run in runs)
         for name in ("request_s", "rate", "wall_s", "cpu_s")
@@ -138,21 +147,23 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, help="also write the table here")
     arguments = parser.parse_args()
-    # else every start compiles every source, of each tool
+    # Without cached byte code, every start of a program would compile all its source files.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     rows: list[Measured] = []
     for setting in arguments.settings:
         latency, concurrency = setting.split(":")
         runs: dict[str, list[Measured]] = defaultdict(list)
-        each = [
-            (tool, float(latency), int(concurrency), arguments.instances)
-            for tool in arguments.tools
-        ]
-        peaks = {one[0]: measure(*one, memory=True).peak_mb for one in each}
-        # the tools take turns: what else the machine does meets all of them
+        measure_tool = partial(
+            measure,
+            latency_ms=float(latency),
+            concurrency=int(concurrency),
+            count=arguments.instances,
+        )
+        peaks = {tool: measure_tool(tool, memory=True).peak_mb for tool in arguments.tools}
+        # The programs take turns, so that other work of the machine slows down all of them.
         for _ in range(arguments.repeat):
-            for one in each:
-                runs[one[0]].append(measure(*one))
+            for tool in arguments.tools:
+                runs[tool].append(measure_tool(tool))
         rows += [replace(median_of(runs[tool]), peak_mb=peak) for tool, peak in peaks.items()]
         print(table(rows[-len(arguments.tools) :]), flush=True)
     if arguments.output:

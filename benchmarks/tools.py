@@ -1,7 +1,7 @@
-"""The programs that are measured: how each is told to ask the same questions at the same endpoint.
+"""Makes the commands of the measured programs, which ask the same questions at an endpoint.
 
-eval-factory and helm-run are those of this environment. The other harnesses get environments of
-their own under `.venv-bench/`, made at first use.
+eval-factory and helm-run are those of this environment. The other programs have environments of
+their own in `.venv-bench/`, which are made when they are first needed.
 """
 
 from __future__ import annotations
@@ -33,26 +33,27 @@ LETTERS = {"yes": "A", "no": "B", "maybe": "C"}
 
 @dataclass(frozen=True)
 class Command:
-    """The program to start in the job's folder, and what it needs in its environment beside what is
-    there.
-    """
+    """The command of a program, which is run in the job's folder."""
 
     argv: list[str]
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)  # further environment variables
 
 
 @dataclass(frozen=True)
 class Job:
-    """The work: where, at which endpoint, how much, how many requests at once."""
+    """The work of a program."""
 
-    folder: Path
-    url: str
-    count: int
-    concurrency: int
+    folder: Path  # the folder for everything that the program reads and writes
+    url: str  # the URL of the endpoint, without `/v1`
+    count: int  # the number of questions
+    concurrency: int  # the number of requests at the same time
 
 
 def invented_words() -> tuple[random.Random, list[str]]:
-    """And what drew them, which goes on the same way each time."""
+    """Return a generator of random numbers, and the 3,000 words that it has drawn.
+
+    Both are the same in each call, so the generator can draw the same texts again.
+    """
     source = random.Random(0)  # noqa: S311 - invented text, not a secret
     return source, [
         "".join(source.choices("abcdefghilmnoprstuv", k=source.randint(3, 11))) for _ in range(3000)
@@ -60,8 +61,9 @@ def invented_words() -> tuple[random.Random, list[str]]:
 
 
 def invented_data(count: int) -> dict[str, dict[str, object]]:
-    """Return an invented `test_set.json` of pubmed_qa: abstracts of invented words, about 1,700
-    characters each.
+    """Return the content of an invented `test_set.json` of pubmed_qa.
+
+    An abstract has about 1,700 characters of invented words.
     """
     source, words = invented_words()
     return {
@@ -85,7 +87,7 @@ def pubmed_qa_data(helm_output: Path, count: int) -> None:
 
 
 def questions(job: Job) -> Path:
-    """Write the same data as prompts and answers, for harnesses that take a file of both."""
+    """Write the same data as prompts and answers, for programs that read a file of both."""
     file = job.folder / "questions.jsonl"
     with file.open("w") as lines:
         for row in invented_data(job.count).values():
@@ -103,6 +105,7 @@ def questions(job: Job) -> Path:
 
 
 def eval_factory(job: Job) -> Command:
+    """Return the command of eval-factory."""
     pubmed_qa_data(job.folder / "out" / "helm", job.count)
     overrides = (
         f"config.params.parallelism={job.concurrency},config.params.limit_samples={job.count}"
@@ -126,7 +129,7 @@ def eval_factory(job: Job) -> Command:
 
 
 def helm_run(job: Job) -> Command:
-    """HELM with its own OpenAI client."""
+    """Return the command of bare helm-run, with HELM's own OpenAI client."""
     pubmed_qa_data(job.folder / "helm", job.count)
     local = job.folder / "prod_env"
     local.mkdir()
@@ -172,7 +175,7 @@ def helm_run_without_cache(job: Job) -> Command:
 
 
 def lm_evaluation_harness(job: Job) -> Command:
-    """A task of exact matches, one token each."""
+    """Return the command of lm-evaluation-harness: exact matches with one token of output."""
     task = {
         "task": "bench",
         "dataset_path": "json",
@@ -260,7 +263,7 @@ TOOLS: dict[str, Callable[[Job], Command]] = {
 
 
 def environment(name: str) -> Path:
-    """The programs' folder of another harness's environment."""
+    """Return the folder of the programs in another program's environment; install it if needed."""
     home = ENVIRONMENTS / name
     programs = home / ("Scripts" if os.name == "nt" else "bin")
     marker = home / "installed"
