@@ -156,8 +156,8 @@ def unpack(
     checked = _checked_manifest(archive_path, max_bytes)
     manifest = checked.manifest
     with open_staging(root, sources) as stage:
-        # If there was an interrupted change, `open_staging` has finished it. Only a change of this
-        # same archive is accepted.
+        # If an earlier command was interrupted while it moved its files to `root`, `open_staging`
+        # has moved the rest. If these are the files of another archive, `root` is not empty.
         manifest_file = root / bundle.MANIFEST
         if manifest_file.exists() and manifest_file.read_bytes() != checked.manifest_bytes:
             raise not_empty

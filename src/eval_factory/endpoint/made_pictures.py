@@ -29,7 +29,8 @@ def pictures_taken_out(answer: Any) -> tuple[Any, dict[str, bytes]]:
     An answer without a list of pictures is returned unchanged, with an empty dict.
 
     Raises:
-        FinalAnswer: an entry of the list is not a picture.
+        FinalAnswer: an entry of the list is not a picture. This is the error after which no further
+            attempt is made: another answer would have the same fault.
     """
     parts = answer.get(PICTURES_FIELD) if isinstance(answer, Mapping) else None
     if not isinstance(parts, list) or answer.get("error"):

@@ -270,8 +270,8 @@ class LimitServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one process until the process ends or sends an invalid message."""
-        # The process that connected first gets its slots first. It then ends soon, and scores while
-        # later processes use the endpoint.
+        # The process that connected first gets its slots first. Its requests then end soon, and it
+        # scores while later processes use the endpoint.
         client = _Client(self, writer, next(self._priorities))
         self._writers.add(writer)
         seconds_left = None if self.budget is None else self.budget.seconds_left

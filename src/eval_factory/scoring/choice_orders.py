@@ -77,6 +77,7 @@ class ChoiceOrderCheck(Part):
         in_original_order = []
         in_other_orders = []
         for metric in metrics:
+            # Another order of the choices is not a further asking: no metric is in both lists.
             if metric.perturbation is None or is_further_asking(metric.perturbation):
                 in_original_order.append(metric)
             # For None (the original order), `number_of_order` would return 1.

@@ -232,7 +232,8 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
     elif plan.evaluation.task.helm.makes_images:
         yield from _notes_on_pictures(plan, run)
     yield from _notes_on_absent_metrics(draft)
-    # For a custom benchmark, the check of the data has already reported the rows of these answers.
+    # HELM's quasi metrics ignore articles and punctuation. Nothing may then be left of a right
+    # answer, such as the letter A. The check of a custom benchmark has already reported such rows.
     if tally.emptied_right_answers and plan.evaluation.benchmark is None:
         emptied = tally.emptied_right_answers
         share_of_instances = f"{emptied} of {draft.instances.requested} instances"
