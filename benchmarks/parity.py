@@ -203,6 +203,9 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a new folder for all runs; else a temporary one")
     arguments = parser.parse_args()
     possible = (MAKERS.keys() | MORE_MAKERS.keys()) - OUR_SCENARIOS
+    if impossible := sorted(set(arguments.tasks) - possible):
+        names = ", ".join(sorted(possible))
+        parser.error(f"no invented data for {', '.join(impossible)}; possible: {names}")
     tasks = {}
     for task in load_framework().evaluations:
         if task.name in (arguments.tasks or possible):
