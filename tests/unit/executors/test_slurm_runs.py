@@ -126,6 +126,15 @@ def test_who_only_looks_leaves_keys_that_may_be_about_to_be_needed(runs: Runs) -
     assert runs.keys() == [False, True]
 
 
+def test_who_ends_some_runs_leaves_the_others_their_keys(runs: Runs) -> None:
+    runs.queue(runs.one, runs.two)
+    runs.end({"t/a/0"})
+    assert runs.scripted.cancelled == [(runs.one.job_name, 1)]
+    assert (runs.keys(), runs.store.cancelled.exists()) == ([True, True], False)
+    runs.end()
+    assert (runs.keys(), runs.store.cancelled.exists()) == ([False, False], True)
+
+
 def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
     store = SlurmStore(SuiteDir(tmp_path))
     text = wave_script([A, B], 3, store, job_name="ef-x-w3", worker=("-m", "worker"))
