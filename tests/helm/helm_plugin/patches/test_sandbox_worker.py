@@ -3,8 +3,11 @@ tests/integration/core/test_sandbox.py."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -129,6 +132,13 @@ def test_a_program_its_input_and_its_end(tmp_path: Path) -> None:
     assert run("yes")[0] != 0  # what it writes is a file with a limit
     assert b"KEY" not in run("env")[1]
     assert run("no-such-program")[0] == 1
+
+
+def test_a_program_that_nobody_waits_for_any_more_ends_by_itself() -> None:
+    """It uses no time of the processor, so that limit does not reach it."""
+    settings = json.dumps({"argv": ["sleep", "60"], "seconds": 0})
+    argv = [sys.executable, sandbox_worker.__file__, settings]
+    assert subprocess.run(argv, timeout=40, check=False).returncode == -signal.SIGALRM
 
 
 def test_a_home_is_not_readable_because_it_is_on_the_import_path(
