@@ -122,6 +122,16 @@ def test_an_error_costs_one_instance(
     assert endpoint.make_request(REQUEST).cached
 
 
+def test_what_waits_for_a_batch_has_not_failed(server: ScriptedEndpoint, tmp_path: Path) -> None:
+    endpoint = endpoint_at(server, tmp_path, batch=True)
+    assert not endpoint.make_request(REQUEST).success
+    here = session.session_for(tmp_path)
+    assert server.requests == []
+    assert here.counters["model"].failed == 0
+    with pytest.raises(session.BatchesAwaited, match="1 requests"):
+        here.stop_for_batches()
+
+
 @pytest.mark.parametrize(
     "choice",
     [
