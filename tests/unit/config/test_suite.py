@@ -344,6 +344,14 @@ def test_two_cells_with_one_folder_are_a_mistake_said_once() -> None:
     ]
 
 
+def test_folders_that_differ_in_capital_letters_are_one_folder() -> None:
+    """Some file systems do not tell them apart."""
+    two = ["medec", {"name": "medec_q", "type": "pubmed_qa"}]
+    variants = [{"name": "default"}, {"name": "Q", "params": {"temperature": 1.0}}]
+    (found,) = problems(evaluations=two, variants=variants)
+    says(found, "suite: medec", "variant Q", "medec_q", "variant default")
+
+
 JURY = [{"name": "gpt", "model_id": "x"}, {"name": "mine", "model_id": "y"}]
 
 
