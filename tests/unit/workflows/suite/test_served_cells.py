@@ -4,10 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from eval_factory.core.enums import RunStatus
+from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.workflows.suite import cell_loop, local_suite
@@ -153,6 +156,43 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(
     told = [("cell_ended", "partial", 0), ("cell_ended", "failed", 0)]
     assert [(one["event"], one["status"], one["attempt"]) for one in events] == told
     assert "its last lines" in world.work.suite.folder.log.read_text()
+
+
+def test_a_model_that_is_gone_is_waited_for_where_it_has_answered_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judge is not waited for, nor a model that refuses or that never answered."""
+    gone = EndpointUnreachableError("nobody is there\n  start it")
+    refused = EndpointRefusedError("the key")
+    problems = [
+        ("model", gone),
+        ("gpt", gone),
+        ("model", refused),
+        ("model", gone),
+        None,
+        ("model", gone),
+    ]
+    groups = ["before", "before", "before", "new", "before", "before"]
+    cells = [
+        replace(planned, group=group)
+        for planned, group in zip(world.work.cells, groups, strict=True)
+    ]
+    paused: list[tuple[int, str]] = []
+    monkeypatch.setattr(local_suite, "groups_that_answered", lambda _cells: {"before"})
+    monkeypatch.setattr(local_suite, "is_complete_run", lambda plan: plan is cells[5].plan)
+    local_suite._pause_or_fail_unreachable(
+        world.work,
+        cells,
+        cast(Any, SimpleNamespace(problem_of=lambda cell: problems[cells.index(cell)])),
+        cast(Any, SimpleNamespace(pause=lambda cell, why: paused.append((cell.number, why)))),
+    )
+    assert paused == [(cells[0].number, "nobody is there")]
+    failed = {cells[number].cell.name for number in (1, 2, 3)}
+    assert world.came_to().keys() == failed
+    reasons = ["not started: nobody is there", "not started: the key"]
+    assert [world.came_to()[cells[number].cell.name] for number in (1, 2)] == [
+        ("failed", 3, reason) for reason in reasons
+    ]
 
 
 def test_what_is_served(world: World) -> None:
