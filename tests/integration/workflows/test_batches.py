@@ -25,6 +25,8 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
+from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.logs import BATCHES_AWAITED
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.batch_api import BatchApi
@@ -34,6 +36,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows import batch_sending, batches
 from eval_factory.workflows.batches import Batches, batches_of
 from eval_factory.workflows.context import RunContext
+from eval_factory.workflows.helm_run import EndedHelmRun
 from eval_factory.workflows.options import BatchChoice
 from facts import naming
 
@@ -64,13 +67,15 @@ def endpoint() -> Iterator[BatchEndpoint]:
 class Night:
     """One output folder, whose run is given up and begun again as often as a test wants."""
 
-    def __init__(self, endpoint: BatchEndpoint, folder: Path, **extra: Any) -> None:
+    def __init__(
+        self, endpoint: BatchEndpoint, folder: Path, batch: bool | str = True, **extra: Any
+    ) -> None:
         self.screen = io.StringIO()
         target = {
             "url": endpoint.url,
             "model_id": "m",
             "api_key": "K",
-            "batch": True,
+            "batch": batch,
             "headers": {"Data-Class": "confidential"},
         }
         document = {
@@ -263,6 +268,39 @@ def test_what_an_ended_batch_left_is_asked_in_another(
     assert night.answered == ALL
     rest = {line["custom_id"] for line in endpoint.batches["batch_2"].lines}
     assert rest == {"4", "5", "6", "7"}
+
+
+def test_a_helm_run_with_single_requests_has_an_id_that_no_other_has(
+    endpoint: BatchEndpoint, tmp_path: Path
+) -> None:
+    """The price is kept by that id, and a single request costs more than one in a batch."""
+    price = {"model_id": "m", "input_per_million": 10.0, "output_per_million": 10.0}
+    prices = [{**price, "batch_discount": 0.5}]
+    night = Night(endpoint, tmp_path / "out", batch="fallback", prices=prices)
+    endpoint.ends = ["expired"]
+    asked: list[tuple[str | None, bool, float | None]] = []
+    wanted = [range(4), range(4), range(4, 8), ()]
+
+    def run(settings: HelmRunSettings) -> EndedHelmRun:
+        known = settings.prices or {}
+        paid = known["model"].input_per_million if known else None
+        asked.append((settings.run_id, settings.sends_singly, paid))
+        night.want(wanted[len(asked) - 1])
+        awaited = [{"event": BATCHES_AWAITED}] if night.ledger.waiting() else []
+        return EndedHelmRun(f"run {len(asked)}", 0.0, 0, (), tuple(awaited))
+
+    known = night.batches()
+    try:
+        ended = known.run_helm(run, HelmRunSettings())
+    finally:
+        known.close()
+    assert asked == [
+        (None, False, None),
+        ("run 1", False, 5.0),
+        (None, True, 10.0),
+        (None, False, 5.0),
+    ]
+    assert ended.run_id == "run 4"
 
 
 def test_lines_that_failed_are_asked_again(night: Night, endpoint: BatchEndpoint) -> None:
