@@ -29,6 +29,12 @@ DRUGS = {
     "E": "All of the above",
 }
 
+HEART = {
+    "A": "Acute pericarditis",
+    "B": "Pericarditis with pleural effusion",
+    "C": "Left ventricular failure",
+}
+
 STATED = [
     (CHEST_PAIN, "A: Pulmonary embolism", "A"),
     (CHEST_PAIN, "A. Pulmonary embolism and C\n\nBecause both hurt, but A is the answer.", "A"),
@@ -69,6 +75,9 @@ STATED = [
     (CHEST_PAIN, "Answer is (c).", "C"),
     (CHEST_PAIN, "The answer is (c) because the pulses differ.", "C"),
     (CHEST_PAIN, "answer: c) aortic dissection", "C"),
+    # A word belongs to one option: the longer text has "pericarditis".
+    (HEART, "The answer is B: acute pericarditis with pleural effusion.", "B"),
+    (HEART, "Option B (acute pericarditis with pleural effusion) is right.", "B"),
     (CHEST_PAIN, "Oesophageal rupture.", "E"),
     (CHEST_PAIN, "acute pericarditis", "B"),
     (CHEST_PAIN, "ACUTE PERICARDITIS", "B"),
