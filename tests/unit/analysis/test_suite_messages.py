@@ -57,6 +57,8 @@ def test_how_much_of_the_suite_there_is() -> None:
         "1 waiting",
         "2 missing",
     )
+    all_complete = of(ONE, replace(ONE, target="b"))
+    says(words.completeness_sentence(all_complete), "Not complete: 2 of", "2 runs", "none")
 
 
 def test_a_value_is_told_in_the_unit_of_its_metric_and_else_the_status() -> None:
