@@ -149,6 +149,20 @@ def test_what_is_no_whole_answer(answer: bytes, said: str, silent: bool) -> None
     assert (raised.value.silent, raised.value.unreachable) == (silent, False)
 
 
+def test_only_who_has_not_answered_yet_may_expect_https() -> None:
+    said = []
+    for answers in ([b""], [PLAIN, b""]):
+        server = Scripted(*answers)
+        transport = Transport(server.url, timeout_s=5.0)
+        for _ in answers[1:]:
+            transport.post(server.url, {})
+        with pytest.raises(TransportError, match=CUT_MESSAGE) as raised:
+            transport.post(server.url, {})
+        assert raised.value.silent
+        said.append("https://" in str(raised.value))
+    assert said == [True, False]
+
+
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: b", "a\nX-Evil: b", "a\r\n\r\nb"])
 def test_a_header_with_lines_in_it_is_refused(value: str) -> None:
     server = Scripted(PLAIN, PLAIN)

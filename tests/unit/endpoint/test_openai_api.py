@@ -37,7 +37,12 @@ def test_bodies() -> None:
         "top_p": 1,
     }
     found = body(
-        "completions", top_p=0.5, stop_sequences=["\n"], num_completions=2, presence_penalty=0.1
+        "completions",
+        top_p=0.5,
+        stop_sequences=["\n"],
+        num_completions=2,
+        presence_penalty=0.1,
+        frequency_penalty=0.2,
     )
     assert found == {
         "model": "m",
@@ -48,6 +53,7 @@ def test_bodies() -> None:
         "n": 2,
         "stop": ["\n"],
         "presence_penalty": 0.1,
+        "frequency_penalty": 0.2,
     }
     here = adapter(
         params_to_remove=["top_p"],
