@@ -134,6 +134,19 @@ def test_one_that_bears_no_empty_answer_either_has_no_value() -> None:
     assert list(failed(state)) == ["id1"]
 
 
+def test_who_is_known_to_be_unscorable_is_replaced_in_what_is_watched_next() -> None:
+    isolate_once()
+    answers = [ODD, "a", ODD, "abc", "x"]
+    again = scenario(answers)
+    with UnscorableTracker(lambda *_: None) as here:
+        first = scenario(answers)
+        here.watch(first)
+        Lengths().evaluate(first, None, "", 3)
+        here.watch(again)
+    assert list(failed(again)) == ["id0", "id2"]
+    assert failed(again) == failed(first)
+
+
 @pytest.mark.parametrize(
     ("odd", "plain", "fails"),
     [
