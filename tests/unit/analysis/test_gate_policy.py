@@ -188,6 +188,8 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, problem: s
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
     assert len(problems_of(tmp_path, "version: 3\nbenchmarks: {a: {mix: 1}, b: {min: x}}")) == 3
+    found = problems_of(tmp_path, "version: 1\nbenchmarks: {a: {}, b: {min: 1}, c: {}}")
+    assert [problem.partition(":")[0] for problem in found] == ["benchmarks.a", "benchmarks.c"]
 
 
 SCHEMA = gate_policy_schema()
