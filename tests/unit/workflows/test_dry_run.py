@@ -94,6 +94,16 @@ def test_a_difference_shows_what_a_change_does() -> None:
     assert any(line.startswith("+") and "--max-eval-instances 7" in line for line in changed)
 
 
+def test_a_difference_says_what_would_stop_the_run_that_is_asked_for(tmp_path: Path) -> None:
+    against = api.Options(diff={})
+    assert api.dry_run({}, flags=MINIMAL, env={}, options=against).would_stop == ()
+    stops = {"config": {"params": {"extra": {"stop_when": {"differs_from": str(tmp_path)}}}}}
+    from_there = api.Options(diff=stops)
+    assert api.dry_run({}, flags=MINIMAL, env={}, options=from_there).would_stop == ()
+    (stop,) = api.dry_run(stops, flags=MINIMAL, env={}, options=against).would_stop
+    assert stop.startswith("config.params.extra.stop_when.differs_from: ")
+
+
 def test_reasoned_prompts_are_shown_with_what_goes_out_and_comes_in() -> None:
     here = evaluation({"config.type": "med_qa", "config.params.extra.answer_style": "reasoned"})
     shown = sections(preview(here, []))["reasoned"]
