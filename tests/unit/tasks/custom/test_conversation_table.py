@@ -15,6 +15,7 @@ from eval_factory.tasks.conversations import (
     Conversation,
     holds_conversations,
     read_conversations,
+    right_letters_of,
     usable_fields,
 )
 from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
@@ -179,6 +180,14 @@ def test_what_is_wrong_is_said_with_line_and_field(
     tmp_path: Path, rows: list[Any], said: str
 ) -> None:
     assert problems(tmp_path, *rows) == [said]
+
+
+def test_letters_are_of_all_rows_or_of_none() -> None:
+    """The letters are put beside the rows, one by one."""
+    turn = {"role": "user", "content": "Which?\nA. fever\nB. cough"}
+    rows = [Conversation((turn,), correct=right) for right in ("B. cough", "A. fever")]
+    assert right_letters_of(rows) == ["B", "A"]
+    assert right_letters_of([rows[0], Conversation((turn,)), rows[1]]) == []
 
 
 def choice(answer: str) -> dict[str, Any]:
