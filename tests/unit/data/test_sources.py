@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from eval_factory.data.sources import load_sources
+from eval_factory.data.sources import SourceFile, load_sources
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard.registry import helm_version, load_catalogue
 
@@ -54,6 +54,12 @@ def test_subsets_and_variants() -> None:
         "icliniq/test.json"
     ]
     assert len(both.with_values({}).files) == 2
+    for_all = SourceFile(path="for_all.json", url="https://h.example/for_all.json")
+    more = both.model_copy(update={"files": (*both.files, for_all)})
+    assert [file.path for file in more.with_values({"subset": "icliniq"}).files] == [
+        "icliniq/test.json",
+        "for_all.json",
+    ]
 
 
 @pytest.mark.parametrize(
