@@ -38,6 +38,15 @@ def test_what_the_user_set_alone(tmp_path: Path) -> None:
     }
 
 
+def test_what_a_task_sets_is_not_the_users_unless_the_user_sets_it_too() -> None:
+    plain = evaluation({"config.type": "med_dialog"})
+    default = plain.as_dict()["config"]["params"]["extra"]["subset"]
+    assert default == plain.task.run_config["config"]["params"]["extra"]["subset"]
+    assert "params" not in plain.as_given()["config"]
+    same = evaluation({"config.type": "med_dialog", "config.params.extra.subset": default})
+    assert same.as_given()["config"]["params"] == {"extra": {"subset": default}}
+
+
 @pytest.mark.parametrize(
     "key",
     [
