@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import json
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
+from eval_factory.executors import process
+from eval_factory.executors.process import FinishedProcess, ProcessSpec, run_shown
 from eval_factory.executors.progress import MAX_ATTEMPTS_IN_MEMORY, AnswerTail
 from facts import each_says
 
@@ -72,6 +78,30 @@ def test_each_answer_has_a_line_once_and_no_text_unless_it_is_asked_for(
     answered(cache, "d", {"text": "D"})
     each_says(lines(plain), ["#4 model", "1.3 s", "210 + 5 tokens", "stop"])
     assert lines(plain) == []
+
+
+def test_answers_and_phases_are_shown_in_the_order_of_their_times(
+    cache: ResponseCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rundir = RunDir(cache.path.parent)
+    phases = [
+        {"event": "phase", "run_id": "run", "phase": name, "total": None, "time": time}
+        for name, time in (("first", 1.0), ("second", 5.0))
+    ]
+
+    def ended(_spec: ProcessSpec, *, on_tick: Callable[[], None], **_: object) -> FinishedProcess:
+        answered(cache, "a", {"text": "B"}, started=2.0)
+        rundir.events.parent.mkdir(exist_ok=True)
+        rundir.events.write_text("".join(json.dumps(phase) + "\n" for phase in phases))
+        on_tick()
+        return FinishedProcess(0, ())
+
+    monkeypatch.setattr(process, "run_logged", ended)
+    screen = io.StringIO()
+    spec = ProcessSpec([], {}, rundir, cast(Any, None), "run", Redactor(), watch="figures")
+    _, events = run_shown(spec, screen)
+    each_says(screen.getvalue().splitlines(), ["first"], ["#1 model"], ["second"])
+    assert [event["phase"] for event in events] == ["first", "second"]
 
 
 def test_failures_say_why_and_what_was_cached_or_another_runs_is_not_shown(
