@@ -7,7 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult
+from eval_factory.analysis.gate import BenchmarkOutcome, GateResult
+from eval_factory.analysis.gate_checks import Check
 from eval_factory.core.enums import Verdict
 from eval_factory.core.rundir import RunDir
 from eval_factory.monitor.change import _Change, _decision
