@@ -318,7 +318,7 @@ class _Puller:
     def stage_task(self, name: str, task: TaskSources) -> list[str]:
         """Stage all data of a task; return notes about the data, or an empty list without data.
 
-        If there are no data, the user is told the reason.
+        If there are no data, a message gives the user the reason.
         """
         notes: list[str] = []
         archives = self._stage.folder / "archives.part"  # deleted when all members are staged

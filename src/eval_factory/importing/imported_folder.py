@@ -131,7 +131,7 @@ def write_import(
 def write_reports_again(stored: StoredResult, rundir: RunDir) -> TaskResult:
     """Write the reports of an imported result into another folder, and return the result.
 
-    The ratings of clinicians are read anew. The source of the import is not read.
+    The ratings of clinicians are read again. The source of the import is not read.
     """
     result = with_clinicians(stored.result, RunDir(stored.folder))
     config = {"config": stored.config, "target": stored.target}

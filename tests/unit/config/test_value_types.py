@@ -29,7 +29,7 @@ def taken(kind: Any, value: object) -> object:
         ("demo://other", "the embedded endpoint is demo://baseline"),
         (
             "host/v1",
-            "needs a scheme: https://... or http://..., or demo://baseline for the embedded endpoint",
+            "needs a scheme: https://... or http://..., or demo://baseline",
         ),
         ("ftp://host", "needs a scheme"),
         ("https:///v1", "names no host"),
